@@ -36,8 +36,8 @@ export type OperateInput = {
   readonly id: string;
   readonly actor: ActorKind;
   /**
-   * The id of the audit line: a repeated attempt finds what the first one did. An operator's
-   * request has the same id; its text stays in the database.
+   * The id of the audit line, by which a repeated attempt finds the result of the first one. An
+   * operator's request has the same id; its text stays in the database.
    */
   readonly action: string;
 };
@@ -47,13 +47,13 @@ export type CommandOutcome = {
   readonly result: OperatorResult;
 };
 
-/** The activity that executes an operator's command: at the rail first, then in the ledger. */
+/** The activity that executes a command on a payout: first at the rail, then in the ledger. */
 export function operatorActivities(deps: OperatorDeps) {
   return {
     executeCommand: (input: OperateInput): Promise<CommandOutcome> =>
       withHeartbeat(async () => {
         const outcome = await operate(deps, input);
-        // Also where an earlier attempt has committed it, and its answer was lost.
+        // Always: an earlier attempt may have committed events and then lost its result.
         deps.deliverer.begin([{ id: input.id, hasPendingDeliveries: true }]);
         return outcome;
       }),
@@ -65,7 +65,7 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const { driver, id, actor, action } = input;
   const [row] = await readPayouts(database, driver, [id]);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
-  // A repeated request gets its first answer: the payout has changed since, so deciding anew would differ.
+  // A repeated request gets its first answer: the payout has changed since, so a new decision may differ.
   const earlier = await answerBefore(database, action);
   if (earlier !== undefined) return { steps: snapshots, result: earlier };
   if (row === undefined) return { steps: snapshots, result: unexecuted(otherWorkflow) };
@@ -80,13 +80,13 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   );
 }
 
-/** What was answered when the request was executed; undefined when it was not. */
+/** Returns the recorded answer to a request, or undefined if it was not executed. */
 async function answerBefore(sql: Sql, action: string): Promise<OperatorResult | undefined> {
   const earlier = await findAction(sql, action);
   return earlier && { outcome: earlier.outcome, detail: earlier.detail, action };
 }
 
-/** Another attempt may have executed it while this one was suspended, and the request is too old since. */
+/** While this attempt was suspended, another may have executed the request before it became too old. */
 async function withoutRequest(sql: Sql, { id, action }: OperateInput): Promise<OperatorResult> {
   const detail = `There is no request ${action} for ${id} that may be executed now.`;
   return (await answerBefore(sql, action)) ?? unexecuted(detail);
@@ -95,8 +95,8 @@ async function withoutRequest(sql: Sql, { id, action }: OperateInput): Promise<O
 const otherWorkflow = 'Another workflow is processing the payout. Send the command again.';
 
 /**
- * What is asked without an operator's request: to cancel. The customer has to have asked the API, for
- * anyone who reaches Temporal can send the same message.
+ * The request behind a cancellation that no operator requested. A customer's must be recorded by the
+ * API, because anyone who can reach Temporal can send the same message.
  */
 function implicitRequest(actor: ActorKind, row: LockedPayout): OperatorRequest | undefined {
   const command = { kind: 'cancel' } as const;
@@ -106,7 +106,7 @@ function implicitRequest(actor: ActorKind, row: LockedPayout): OperatorRequest |
   return { operator: row.accountId, reason: 'the API', command };
 }
 
-/** What is to be executed: the command itself, or the one of the proposal it approves. */
+/** The command to execute: the requested one, or that of the proposal it approves. */
 type Plan =
   | {
       readonly kind: 'act' | 'propose';
@@ -146,7 +146,7 @@ async function planOf(
     : { kind: 'act', command: planned, approves: proposal.id };
 }
 
-/** What the payout is worth, where that matters: in euro cents; undefined for want of a rate. */
+/** The payout's value in euro cents: 0 if the command moves no money, undefined if there is no rate. */
 async function euroCentsOf(
   { database, rateMaximumAgeMs }: OperatorDeps,
   row: LockedPayout,
@@ -190,7 +190,7 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   const { id } = row;
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: unexecuted(otherWorkflow) };
-  // The rail was asked meanwhile, which may have taken long: it may be too old, or its operator revoked.
+  // Calling the rail may have taken long: by now the request may be too old, or its operator revoked.
   if (actor === 'operator' && (await findRequest(sql, id, action)) === undefined) {
     return { steps: [snapshotOf(now)], result: await withoutRequest(sql, written) };
   }
@@ -200,7 +200,7 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
       'The payout was sent or its case changed meanwhile; the command is evaluated again.',
     );
   }
-  // Unparked first: a fact that needs a person parks it again.
+  // Unparked first: a fact that needs a person parks the payout again.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
   if (decision.fact !== undefined) {
     await applyFacts(sql, rules, { driver, ids: [id] }, new Map([[id, decision.fact]]));
@@ -219,12 +219,12 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   await postCorrection(sql, now, decision, action);
   const corrected = (await lockPayouts(sql, driver, [id])).map(snapshotOf);
   const steps = await park(sql, corrected, () => decision.parks);
-  // What came in since it was looked at is the workflow's next step; should that die, the sweep's.
+  // Events that arrived meanwhile are the workflow's next step. If it dies, the sweep wakes it.
   if (steps.some(({ hasUnprocessedEvents }) => hasUnprocessedEvents)) await makeDue(sql, [id]);
   return { steps, result: { outcome, detail, action } };
 }
 
-/** Whether the payout was not sent, and its case not changed, since the row was read. */
+/** Whether, since the row was read, the payout was not sent again and its case has not changed. */
 function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
   return (
     now.attentionDetail === then.attentionDetail &&
@@ -233,7 +233,7 @@ function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
   );
 }
 
-/** A correction depends on the books that it changes, and no confirmation clears suspense. */
+/** Evaluates corrections again, as they depend on the books; money in suspense prevents unparking. */
 async function underLock(
   sql: Sql,
   row: LockedPayout,
@@ -247,7 +247,7 @@ async function underLock(
   return fault === undefined ? decision : { outcome: 'refused', detail: fault };
 }
 
-/** What the operator reads: what the row says now, whatever was expected of it. */
+/** Returns the result shown to the operator. It follows the row as it is now, not as expected. */
 function reportOf(
   decision: Decision,
   snapshot: PayoutSnapshot | undefined,

@@ -32,25 +32,25 @@ import {
   voidKey,
 } from './releaseEvidence.js';
 
-/** The result of a command: what is applied to the payout, and what the operator reads. */
+/** The result of a command: its effects on the payout, and the text for the operator. */
 export type Decision = {
   readonly outcome: OperatorResult['outcome'];
   readonly detail: string;
   readonly fact?: PayoutFact;
   readonly unparks?: boolean;
   readonly settleBy?: string;
-  /** The status that the payout must have afterwards, or the command was not executed. */
+  /** The status that the payout must have afterwards; otherwise the command is reported as refused. */
   readonly expectedStatus?: PayoutStatus;
-  /** What a correction books. */
+  /** The ledger entry of a correction. */
   readonly entry?: Entry;
-  /** A move that follows from no fact: of a payout whose settlement is undone, or was never decided. */
+  /** A move without a fact: it undoes a settlement, or cancels a payout that was never decided. */
   readonly move?: Move;
-  /** Why it waits for a person afterwards. */
+  /** Why the payout is parked afterwards. */
   readonly parks?: Attention;
 };
 
 export const refused = (detail: string): Decision => ({ outcome: 'refused', detail });
-/** A command that is executed, and for which the payout no longer waits. */
+/** The decision to execute a command, after which the payout is no longer parked. */
 const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'> = {}): Decision => ({
   outcome: 'done',
   detail,
@@ -59,8 +59,9 @@ const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'> = {})
 });
 
 /**
- * Decides on a command that the row does not refuse (domain/standing.ts) by what the rail says now. A hold is released only after
- * the rail has rejected or voided the key, or its closed statements show that it did not pay.
+ * Decides on a command that the row itself does not refuse (domain/standing.ts), by the rail's current
+ * answer. A hold is released only after the rail has rejected or voided the key, or its closed
+ * statements show that it did not pay.
  */
 export async function evaluate(
   { database, factRules }: Pick<RailDeps, 'database' | 'factRules'>,
@@ -94,7 +95,7 @@ export async function evaluate(
 
 const togetherOnly = 'It is decided with all of its batch, which is not decided yet.';
 
-/** Whether a payout is pending in a batch of all or nothing: alone it could be paid, and the others refused. */
+/** Whether a payout is pending in an all-or-nothing batch: if paid alone, the others could be refused. */
 async function awaitsItsBatch(database: Database, { id, status }: LockedPayout) {
   if (status !== 'pending') return false;
   return (await batchRatesOf(database, [id])).some(({ isUndecided }) => isUndecided);
@@ -127,7 +128,7 @@ const endings = {
   },
 } as const;
 
-/** Ends what the rail was never given, or whose key it voids now; undefined where it may have taken it. */
+/** Ends a payout that was never submitted, or whose key the rail voids now. Undefined if neither is so. */
 async function endUntaken(
   database: Database,
   rail: Rail,
@@ -135,7 +136,7 @@ async function endUntaken(
   expectedStatus: VoidOutcome,
 ): Promise<Decision | undefined> {
   const { fact, unsent, said } = endings[expectedStatus];
-  // A rail that reports on an order it was never given may have it all the same.
+  // A rail that reports on an order we never submitted may have it all the same.
   const isDisputed = hasConflictingReports(row.attentionReason);
   if (row.submitStartedAt === null && !isDisputed) return done(unsent, { fact, expectedStatus });
   const isVoided =
@@ -150,7 +151,7 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   const fact = await factAt(rail, row);
   const takesOrder = fact?.kind === 'accepted' && row.status === 'processing';
   if (hasConflictingReports(row.attentionReason)) {
-    // That it has the order settles nothing else: the payout stays parked.
+    // That the rail has the order does not resolve the conflict: the payout stays parked.
     if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
     if (row.attentionReason === 'return_short') return refused(partlyReturned);
     const isPaid = fact?.kind === 'settled' && isAmountSent(amountsOf(row), fact);
@@ -182,13 +183,13 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   }
   const fact = await factAt(rail, row);
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
-  // A small part that came back leaves it settled, where a person says so.
+  // If only a small part came back, a person may decide that the payout stays settled.
   if (fact?.kind === 'returned' && !(isShort && isShortReturn(amountsOf(row), fact, rules))) {
     const command = isDisputed ? 'fail to book that' : 'retry to take its word';
     return refused(`The rail says returned: use ${command}.`);
   }
   if (row.status === 'settled') return done('Confirmed: it is settled.');
-  // One that contradicts itself cannot contradict what a person has seen.
+  // A rail that contradicts itself cannot contradict a person's evidence.
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts: it says ${fact.kind}.`);
   }
@@ -218,7 +219,7 @@ async function evaluateRelease(
   if (ended !== undefined) return ended;
   const known = await factAt(rail, row);
   const isDisputed = hasConflictingReports(row.attentionReason);
-  // Reports in dispute move no money by themselves; here a person takes this one as true.
+  // Conflicting reports move no money by themselves; here a person accepts this one as true.
   if (known?.kind === 'returned' && isDisputed) return confirmedReturn(row, known);
   if (isShort) {
     const said = known?.kind ?? 'nothing';
@@ -253,7 +254,7 @@ async function evaluateRelease(
   return done(detail, { fact: { kind: 'released' }, expectedStatus });
 }
 
-/** A person takes a return as the end of the payout, however little came back. */
+/** A person confirms that the return ends the payout, however little came back. */
 function confirmedReturn(
   row: LockedPayout,
   known: Extract<PayoutFact, { readonly kind: 'returned' }>,

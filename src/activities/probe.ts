@@ -10,16 +10,16 @@ import type { ActivityDeps } from './deps.js';
 
 type ProbeDeps = Pick<ActivityDeps, 'database' | 'keyring' | 'sender'>;
 
-/** As many bytes as a secret has: they are not guessed. */
+/** Length of a challenge: as long as a secret, so that it cannot be guessed. */
 const challengeBytes = 32;
 
 /**
- * Of an account at once: a receiver that never answers holds each for 15 s, and a slot of the worker,
- * which deliveries of all accounts need.
+ * Maximum concurrent probes of an account. A receiver that never answers occupies each for 15 s, and
+ * with it a worker slot that the deliveries of all accounts need.
  */
 const probesOfAccount = 4;
 
-/** Challenges and tests: single messages, of which no delivery and no retry comes. */
+/** Challenges and tests: single messages that are neither recorded as deliveries nor retried. */
 export function probeActivities({ database, keyring, sender }: ProbeDeps) {
   const limit = createKeyedLimit(probesOfAccount, 0);
   const send = async (id: string): Promise<void> => {
@@ -43,8 +43,8 @@ export function probeActivities({ database, keyring, sender }: ProbeDeps) {
   };
   return {
     /**
-     * Sends a challenge or a test, once, and records what came of it; at the account's limit it is not
-     * begun. It returns nothing: neither a challenge nor what a receiver answers belongs into a history.
+     * Sends a challenge or a test once and records the outcome. At the account's limit it sends nothing.
+     * It returns nothing, because neither a challenge nor a receiver's answer belongs in a history.
      */
     sendProbe: async ({ probeId, accountId }: WebhookProbeInput): Promise<void> =>
       limit(accountId, () => send(probeId)),
@@ -63,8 +63,8 @@ function bodyOf(id: string, { kind, ...endpoint }: BegunProbe, challenge: string
 }
 
 /**
- * What is wrong with an answer to a challenge, which proves that its sender reads what it is sent: the
- * challenge alone, as text or in a JSON object. One that echoes every message proves nothing.
+ * Returns what is wrong with the answer to a challenge, or null. It must be the challenge alone, as text
+ * or in a JSON object: a receiver that echoes every message does not prove that it reads them.
  */
 function wrongAnswer(answer: string | null, challenge: string): string | null {
   const text = answer?.trim() ?? '';

@@ -26,39 +26,39 @@ import { answersTo, factFromLookup, lookUp } from './lookup.js';
 import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
 import { type PayoutSnapshot, park } from './snapshot.js';
 
-/** How long after its next attempt an activity that does not come back is left to the sweep. */
+/** If an activity makes no next attempt, the sweep takes over this long after that was due. */
 const wakeMarginMs = 30_000;
 
-/** As for submissions, but no hold depends on a poll that is late. */
+/** The same for polls. Longer than for submissions, because no hold depends on a late poll. */
 const pollMarginMs = 3 * wakeMarginMs;
 
 /**
- * Calls of an account that wait for a rail at once, a sixth of the slots of a worker: an account with
- * hundreds of payouts that the rail does not answer delays no other account's.
+ * Maximum concurrent rail calls of an account, a sixth of a worker's slots: an account with hundreds of
+ * payouts that the rail does not answer must not delay other accounts.
  */
 const callsOfAccount = 16;
 
-/** A call beyond that limit is retried as often as a submission that has no answer. */
+/** Longest pause before a call over that limit is retried: as for a submission without an answer. */
 const longestPauseMs = 5 * 60_000;
 
 /** The activities that call a rail. */
 export function railActivities(deps: RailDeps) {
   const { database, rails, factRules, deliverer } = deps;
   const limit = createKeyedLimit(callsOfAccount, 0);
-  /** Calls a rail; at the account's limit the call is put off instead. */
+  /** Calls a rail. At the account's limit, postpones the call instead. */
   async function withinLimit<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
     const done = limit(accountId, call);
     if (done !== undefined) return done;
-    // Not all after the same pause: together they would find no place again.
+    // With jitter: retried all together, most calls would exceed the limit again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
     await postponeWake(database, id, pauseMs + wakeMarginMs);
     throw retryLater('The account has reached its limit of concurrent rail calls.', pauseMs);
   }
   return {
     /**
-     * Hands payouts to their rail, decided by their rows: what was never started is sent,
-     * what was started and has no answer is looked up first. A payout whose outcome stays
-     * unknown makes the activity fail, to be retried under the same key.
+     * Submits payouts to their rail as their rows require: a payout never submitted is sent, one
+     * submitted without an answer is looked up first. If an outcome stays unknown, the activity
+     * fails and is retried under the same key.
      */
     submitPayouts: ({ driver, ids }: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       longStep(async () => {
@@ -73,16 +73,16 @@ export function railActivities(deps: RailDeps) {
       }),
 
     /**
-     * Asks the rail about one payout and applies what it says. Fails until there is something
-     * to say: its retries are the polling.
+     * Looks one payout up at the rail and applies the answer. Fails until the rail reports more
+     * than acceptance: its retries are the polling.
      */
     pollRail: async ({ payoutId }: PayoutInput): Promise<readonly PayoutSnapshot[]> => {
       await postponeWake(database, payoutId, nextAttemptInMs() + pollMarginMs);
       const row = await findPayoutById(database, payoutId);
       if (row === undefined || row.rail === null) throw new Error(`${payoutId} has no rail.`);
       const rail = findRail(rails, row.rail);
-      const ask = () => lookUp(rail, [row]);
-      const { answers, failure } = await withinLimit(payoutId, row.accountId, ask);
+      const call = () => lookUp(rail, [row]);
+      const { answers, failure } = await withinLimit(payoutId, row.accountId, call);
       const answer = answers.get(payoutId);
       const fact = factFromLookup(answer);
       if (fact === undefined || fact.kind === 'accepted') {
@@ -98,7 +98,7 @@ export function railActivities(deps: RailDeps) {
   };
 }
 
-/** What has no answer is tried again under the same key; the failure says why. */
+/** Fails the activity if a payout has no answer, to retry it under the same key. The error says why. */
 function throwIfUnanswered({ snapshots, unknown, isWithheld }: SubmittedAll): void {
   const isUnanswered = snapshots.some(
     ({ status, attention }) => status === 'processing' && attention === null,
@@ -111,7 +111,7 @@ function throwIfUnanswered({ snapshots, unknown, isWithheld }: SubmittedAll): vo
   }
 }
 
-/** When Temporal will try again if this attempt fails, by the activity's own retry policy. */
+/** Returns when Temporal retries if this attempt fails, by the activity's retry policy. */
 function nextAttemptInMs(): number {
   const { attempt, retryPolicy } = Context.current().info;
   const initialMs = durationMs(retryPolicy?.initialInterval) ?? 1_000;
@@ -124,7 +124,7 @@ function durationMs(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined;
 }
 
-/** What the rail says of a payout: a fact, no answer yet, or one that can no longer be had. */
+/** The rail's answer for a payout: a fact, none yet, or none that can still be obtained. */
 type Submitted = { readonly id: string } & (
   | { readonly fact: PayoutFact }
   | { readonly unknown: string }
@@ -133,16 +133,16 @@ type Submitted = { readonly id: string } & (
 
 export type SubmittedAll = {
   readonly snapshots: readonly PayoutSnapshot[];
-  /** The payouts without an answer, each with what is known about it. */
+  /** The payouts without an answer, each with the reason. */
   readonly unknown: readonly string[];
-  /** Whether some were not given to the rail, because their batch is held back. */
+  /** Whether some were not submitted: their batch is paused or canceled, or has no such rail. */
   readonly isWithheld: boolean;
 };
 
 /**
- * Gives payouts to their rails, decided by their rows, and records what they answer: what was never
- * sent is sent; what was sent and has no answer is looked up, and sent again only where the rail
- * does not know a key that it would still remember; a void that was begun is finished.
+ * Submits payouts to their rails as their rows require, and records the answers. A payout never sent is
+ * sent. One sent without an answer is looked up, and sent again only if the rail does not know a key
+ * that it would still remember. A void that was begun is finished.
  */
 export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {
   const { database, rails, keyring } = deps;
@@ -173,7 +173,7 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   return { snapshots, unknown, isWithheld };
 }
 
-/** Those that repeat a payout which the rail has paid after all, since they were accepted. */
+/** Returns retries of payouts that, since the retry was accepted, may have been paid after all. */
 async function repeatsOfPaid(
   sql: Sql,
   begun: readonly Submission[],
@@ -189,8 +189,8 @@ async function repeatsOfPaid(
 const repeatsPaid = 'The payout that it repeats may have been paid meanwhile: not sent again.';
 
 /**
- * Cancels what is held back because its batch was canceled: the workflow that was to
- * cancel it may have died, and nothing else would ever release it.
+ * Cancels payouts that are withheld because their batch was canceled. The workflow that should have
+ * canceled them may have died, and nothing else would ever release their holds.
  */
 async function cancelWithheld(
   { database, factRules, deliverer }: RailDeps,
@@ -202,7 +202,7 @@ async function cancelWithheld(
   deliverer.begin(await bulkTransaction(database, toCancel.length, work));
 }
 
-/** The facts, and what has to be left to a person, in one transaction. */
+/** Records the facts, and parks payouts that need a person, in one transaction. */
 async function record(
   { database, factRules }: RailDeps,
   input: SubmitInput,
@@ -217,12 +217,12 @@ async function record(
   });
 }
 
-/** Why a person has to look: the key cannot be repeated, or the rail's time has passed. */
+/** Returns why a person is needed: the key cannot be sent again, or the rail's time is over. */
 function attentionFor(
   { status, settleInMs }: PayoutSnapshot,
   result: Submitted | undefined,
 ): Attention | undefined {
-  // Only what still waits for an answer: another attempt may have got one meanwhile.
+  // Only payouts still without an answer: another attempt may have received one meanwhile.
   if (result === undefined || status !== 'processing') return undefined;
   if ('unrecoverable' in result) return { reason: 'outcome_unknown', detail: result.unrecoverable };
   if (!('unknown' in result) || settleInMs > 0) return undefined;
@@ -235,7 +235,7 @@ type Target = {
   readonly rail: Rail;
   readonly driver: string;
   readonly limits: readonly SettleLimit[];
-  /** A moment before the submission was committed. */
+  /** A time just before the submission was committed. */
   readonly begunMs: number;
 };
 
@@ -243,10 +243,10 @@ async function submitGroup(
   target: Target,
   group: readonly Submission[],
 ): Promise<readonly Submitted[]> {
-  // Where a void was begun the order is not sent any more: the void is finished instead.
+  // If a void was begun, the order is not sent again: the void is finished instead.
   const voiding = group.filter(({ voidIntent }) => voidIntent !== null);
   const others = group.filter(({ voidIntent }) => voidIntent === null);
-  // First what has never been sent: a rail that is slow to look up must not hold it up.
+  // New orders go first: a rail with slow lookups must not hold them up.
   const fresh = others.filter(({ wasSubmitted }) => !wasSubmitted);
   const results = [...(await send(target, fresh))];
   const repeated = others.filter(({ wasSubmitted }) => wasSubmitted);
@@ -258,7 +258,7 @@ async function submitGroup(
   return [...results, ...(await repeatAll(target, repeated))];
 }
 
-/** Finishes a void whose outcome was never recorded; undefined when it came too late. */
+/** Finishes a void whose outcome was never recorded. Returns undefined if it came too late. */
 async function finishedVoid(
   { database, rail, begunMs }: Target,
   submission: Submission,
@@ -277,7 +277,7 @@ async function finishedVoid(
 
 const voidForgotten = 'A void was begun, and the rail may have forgotten the key since.';
 
-/** Looks up what was sent before, and sends again what the rail does not know. */
+/** Looks up orders that were sent before, and sends again those that the rail does not know. */
 async function repeatAll(
   target: Target,
   repeated: readonly Submission[],
@@ -308,7 +308,7 @@ async function repeatAll(
   return [...results, ...(await send(target, resent))];
 }
 
-/** By now "not found" and "voided" may mean that the rail has forgotten what it has paid. */
+/** After a suspension, "not found" and "voided" may mean that the rail has forgotten a paid order. */
 const stale = 'the process was suspended: not sent';
 
 const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
@@ -319,8 +319,8 @@ const lostAndForgotten =
 
 /**
  * Sends orders in the rail's bulk size. A process that was suspended after it committed the
- * submission does not send when it wakes: by then another may have sent the order, and the rail may
- * have forgotten that.
+ * submission does not send when it resumes: by then another process may have sent the order, and
+ * the rail may have forgotten it.
  */
 async function send(
   { database, keyring, rail, begunMs }: Target,
@@ -334,22 +334,22 @@ async function send(
     try {
       const answers =
         sent.length === 0 || isStale(begunMs) ? undefined : await rail.submit(transfers);
-      const asked = transfers.map(({ key }) => key);
-      const answerTo = answersTo(asked, answers ?? []);
+      const keys = transfers.map(({ key }) => key);
+      const answerTo = answersTo(keys, answers ?? []);
       results.push(
         ...sent.map(({ id }) =>
           answers === undefined ? { id, unknown: stale } : submittedOf(id, answerTo.get(id)),
         ),
       );
     } catch (error) {
-      // It may have arrived whatever went wrong: only a look-up can say.
+      // Whatever went wrong, the orders may have arrived: only a lookup can tell.
       results.push(...sent.map(({ id }) => ({ id, unknown: messageOf(error) })));
     }
   }
   return results;
 }
 
-/** Orders for the rail. Details that do not open keep no other payout from being sent. */
+/** Builds orders for the rail. Details that cannot be decrypted hold up no other payout. */
 async function transfersOf(
   database: Database,
   keyring: Keyring,
@@ -390,10 +390,10 @@ function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
     case 'unknown':
       return { id, unknown: answer.detail };
     case 'voided':
-      // A command is voiding it: the next attempt sees what that wrote, or looks the void up.
+      // A command is voiding the key: the next attempt sees its result, or looks the void up.
       return { id, unknown: 'its key was voided' };
     case 'rejected':
-      // The rail has another order under the key: what became of that, a look-up says.
+      // The rail already has an order under the key: a lookup tells what became of it.
       return isDuplicateCode(answer.code)
         ? { id, unknown: `the rail calls it a duplicate (${answer.code})` }
         : { id, fact: answer };

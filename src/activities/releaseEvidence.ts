@@ -8,13 +8,13 @@ import { amountsOf } from './applyFacts.js';
 import { retryLater } from './failure.js';
 import { readStatements } from './statements.js';
 
-// What proves that a rail does not pay: that it was never called, that it has voided the key while
-// it still knows it, or closed statements without the payment.
+// Proof that a rail will not pay: it was never called, it has voided the key while it still knows
+// the key, or its closed statements do not show the payment.
 
 /**
- * Has the rail void a payout's key. What that makes of the payout is committed first, so that a
- * crash after the void cannot turn a cancellation into a failure, or the other way round. The
- * end itself is written by whichever transaction applies the `voided` fact.
+ * Has the rail void a payout's key. The intended outcome is committed first, so that a crash after
+ * the void cannot turn a cancellation into a failure or the reverse. The transaction that applies
+ * the `voided` fact, possibly another worker's, writes that outcome.
  */
 export async function voidKey(
   database: Database,
@@ -31,9 +31,9 @@ export async function voidKey(
 }
 
 /**
- * Asks for a void whose intent is written; one that comes too late takes the intent back.
- * `begunMs` is when the rail was known to remember the key: a process that was suspended since
- * asks for nothing, and believes no answer.
+ * Requests a void whose intent is written, and clears the intent if the void comes too late.
+ * At `begunMs` the rail was known to remember the key: a process that was suspended since then
+ * requests no void, and trusts no answer.
  */
 export async function finishVoid(
   database: Database,
@@ -52,25 +52,25 @@ export async function finishVoid(
   return answer;
 }
 
-/** Many times what a step and its call to the rail take, and nothing against a rail's memory. */
+/** Many times longer than a step and its rail call take, and negligible against a rail's key retention. */
 const callLimitMs = 60_000;
 
 /**
- * Whether more has passed since then than between a step and its call to the rail: the process
- * was suspended, others went on meanwhile, and the rail may have forgotten what it knew.
- * Measured by the wall clock, since a monotonic one may stand still with the machine.
+ * Whether more time has passed since `begunMs` than a step needs to call the rail. Then the process
+ * was suspended, others went on meanwhile, and the rail may have forgotten the key. Measured by the
+ * wall clock, since a monotonic clock may stop while the machine is suspended.
  */
 export function isStale(begunMs: number): boolean {
   return Math.abs(Date.now() - begunMs) > callLimitMs;
 }
 
-/** A call that begins while the key is remembered must also arrive while it is. */
+/** Margin before the key retention ends: a call begun while the key is remembered must arrive in time. */
 const keyMarginMs = 60 * 60 * 1000;
 
 /**
- * Whether the rail still knows the key, counted from the first attempt, if there was one. Only then
- * is "not found" a reason to send it again, and a void a proof that the rail has not paid: a rail
- * that has forgotten a key will also void what it has long paid.
+ * Whether the rail still knows the key, counted from the first attempt if there was one. Only then
+ * does "not found" justify sending the order again, and a void prove that the rail has not paid:
+ * a rail that has forgotten a key also voids an order that it paid long ago.
  */
 export function keyIsRemembered(
   rail: Rail,
@@ -84,8 +84,8 @@ function rememberedMs({ limits }: Rail): number {
 }
 
 /**
- * Whether a void would prove that the rail does not pay: only while it has not taken the order,
- * still knows the key, and has said nothing that contradicts itself.
+ * Whether a void would prove that the rail will not pay: only while it has not accepted the order,
+ * still knows the key, and has not contradicted itself.
  */
 export function isVoidable(row: LockedPayout, rail: Rail): boolean {
   return (
@@ -97,10 +97,10 @@ export function isVoidable(row: LockedPayout, rail: Rail): boolean {
 }
 
 /**
- * Why the statements do not prove that the rail never paid: every day from the one before the
- * first submission, for clocks differ, to the stated one has to be closed without a payment of
- * the order, or one of its amount that belongs to nothing; and by then the rail's time must be
- * over, counted from the last time the order was sent.
+ * Returns why the statements do not prove that the rail never paid, or undefined if they do. Every
+ * day from the one before the first submission (clocks differ) to the stated one must be closed,
+ * without a payment of the order or an unmatched payment of its amount. By the stated day the
+ * rail's time must be over, counted from the last time the order was sent.
  */
 export async function gapInStatements(
   database: Database,
@@ -115,10 +115,10 @@ export async function gapInStatements(
   if (statementDate < deadline) {
     return `--statement-date expects ${deadline} or later, for until then the rail may still pay.`;
   }
-  // An earlier one that the bank cannot give says nothing of the order.
+  // Earlier statements, which the bank may fail to provide, have no bearing on the order.
   await readStatements(database, rail, dayOf(firstSentAt.getTime() - 24 * 60 * 60_000));
   const { receiveMinor, destinationCurrency } = amountsOf(row);
-  // What the rail may have paid is another amount, where it has reported one.
+  // If the rail's reports conflict, it may have paid another amount than the order's.
   const isDisputed = hasConflictingReports(row.attentionReason);
   const evidence = await readEvidence(database, {
     rail: rail.name,
@@ -138,5 +138,5 @@ export async function gapInStatements(
     : undefined;
 }
 
-/** What lies between the commit of a submission and its sending, and clocks that differ. */
+/** Covers the time between the commit of a submission and its sending, and differing clocks. */
 const clockMarginMs = 60 * 60 * 1000;

@@ -4,26 +4,26 @@ import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js
 import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
 import { orderText, standingOf } from '../domain/standing.js';
 
-/** A payout as a step has left it: what its workflow and the deliverer of its events need to continue. */
+/** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
 export type PayoutSnapshot = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attention: Attention | null;
   /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
-  /** Whether the inbox holds something that was not applied. */
+  /** Whether the inbox holds events that were not applied. */
   readonly hasUnprocessedEvents: boolean;
   readonly settleInMs: number;
   /** ISO 8601; null before the payout is accepted. */
   readonly settleBy: string | null;
-  /** What people read of it: "1,250.00 USD to 1,146.03 EUR". */
+  /** Text for people: "1,250.00 USD to 1,146.03 EUR". */
   readonly order: string;
   readonly accountId: string;
   readonly isAccepted: boolean;
   readonly isSubmitted: boolean;
 };
 
-/** The snapshot that a row shows. */
+/** Builds a snapshot from a row. */
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
@@ -42,7 +42,7 @@ export function snapshotOf(
   };
 }
 
-/** Leaves locked payouts to a person, each for what was found of it; the others stay as they are. */
+/** Parks the locked payouts for which `found` returns a reason. The others stay as they are. */
 export async function park(
   sql: Sql,
   snapshots: readonly PayoutSnapshot[],
@@ -60,7 +60,7 @@ export async function park(
   }));
 }
 
-/** An entry with the payout and the customer that it belongs to. */
+/** Adds to an entry the payout and the account that it belongs to. */
 export function owned(row: PayoutRow, entry: OwnedEntry['entry']): OwnedEntry {
   return { entry, mode: row.mode, accountId: row.accountId, payoutId: row.id };
 }

@@ -3,8 +3,8 @@ import { storeStatement, unreadDays } from '../db/statements.js';
 import type { Rail } from '../rails/rail.js';
 
 /**
- * Brings a rail's statement up to date, from a day on if one is given; a closed day is read once. A day that
- * cannot be read holds up no other, and is why this fails in the end.
+ * Reads a rail's statements that are not stored as closed yet, from a given day on if there is one. A
+ * day that cannot be read does not hold up the others; its error is thrown at the end.
  */
 export async function readStatements(database: Database, rail: Rail, from?: string): Promise<void> {
   const failures: unknown[] = [];
@@ -13,7 +13,7 @@ export async function readStatements(database: Database, rail: Rail, from?: stri
       const statement = { ...(await rail.statement(date)), rail: rail.name, date };
       await transaction(database, (sql) => storeStatement(sql, statement));
     } catch (error) {
-      // A bank that is away takes 5 s a day to show it: then no more days are asked for.
+      // An unreachable bank takes 5 s per day to time out: stop after five failures.
       if (failures.push(error) === 5) break;
     }
   }

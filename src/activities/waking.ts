@@ -5,8 +5,8 @@ import { wakePayouts } from '../temporal/workflowCalls.js';
 import type { WakingDeps } from './deps.js';
 
 /**
- * Wakes the workflows of payouts that somebody else has moved, or that are overdue: they wait for
- * nothing but this. Returns how many could not be woken; their rows stay due for the sweep.
+ * Wakes the workflows of payouts that are overdue, or were moved by something other than their workflow.
+ * Returns how many could not be woken; their rows stay due for the sweep.
  */
 export async function wakeOwn(
   { database, temporal }: WakingDeps,

@@ -7,9 +7,9 @@ import { isFinal, type PayoutStatus } from '../domain/payout.js';
 import { countMoves } from './countMoves.js';
 
 /**
- * Writes the events of payouts that have moved, and of the batches that are complete by it.
- * Returns the payouts whose own event, or that of their batch, has deliveries. It locks batches
- * and then the numbers of the accounts, so it comes last in its transaction.
+ * Writes the events of payouts that have moved, and of the batches that this completes. Returns the
+ * payouts whose own event, or that of their batch, has deliveries. Call it last in a transaction,
+ * because it locks batches and then the accounts' event sequences.
  */
 export async function announce(
   sql: Sql,
@@ -41,7 +41,7 @@ function eventStatus(status: PayoutStatus) {
   return status;
 }
 
-/** Who commits the move that completes a batch delivers the batch's event with that of its item. */
+/** Events of the batches completed by these moves, delivered together with the events of the items. */
 async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<readonly NewEvent[]> {
   const closed = moved.flatMap((row) =>
     row.batchId !== null && closesItem(row) ? [row.batchId] : [],
@@ -50,7 +50,7 @@ async function completions(sql: Sql, moved: readonly PayoutRow[]): Promise<reado
   return Promise.all(batches.map((batch) => completionOf(sql, batch)));
 }
 
-/** Writes the event of a batch that is complete. */
+/** Writes the event of a completed batch. */
 export async function announceCompletion(sql: Sql, batch: BatchRow): Promise<void> {
   await recordWebhookEvents(sql, [await completionOf(sql, batch)]);
 }
@@ -60,7 +60,7 @@ async function completionOf(sql: Sql, batch: BatchRow): Promise<NewEvent> {
   return { accountId: batch.accountId, type: 'batch.completed', subjectId: batch.id, facts };
 }
 
-/** Whether its last move made the item final: a return after a settlement does not again. */
+/** Whether the last move made the item final. A return after a settlement does not: it was final before. */
 function closesItem({ status, settledSince }: PayoutRow): boolean {
   return isFinal(status) && (status === 'settled' || settledSince === null);
 }

@@ -4,30 +4,30 @@ import { render, versionNamed } from '../contract/versions/index.js';
 import type { DueDelivery } from '../db/deliveries.js';
 import { eventBatch } from '../domain/event.js';
 
-/** What one request brings: an event, or a batch of them. */
+/** The content of one request: an event, or a batch of events. */
 export type WebhookMessage = {
-  /** The `webhook-id`: of the event, or made of those of the batch. */
+  /** The `webhook-id`: the event's id, or one derived from the ids of a batch's events. */
   readonly id: string;
-  /** The first of the deliveries: all of them agree in where and how they are sent. */
+  /** The first of the deliveries. All of them agree in where and how they are sent. */
   readonly to: DueDelivery;
   readonly deliveries: readonly DueDelivery[];
-  /** The same bytes on every attempt. It throws where the event cannot be rendered. */
+  /** Returns the same bytes on every attempt. Throws if the event cannot be rendered. */
   readonly body: () => string;
 };
 
 type Rendered = { readonly delivery: DueDelivery; readonly text: string };
 type Batch = [Rendered, ...Rendered[]];
 
-/** As many as the longest page of a list: a receiver that catches up takes so many at once as well. */
+/** Maximum events in a batch: as in the longest page of a list, which a receiver catching up also reads. */
 const batchEvents = 100;
 
-/** A quarter of the 1 MiB that common servers take; 200 bytes are left for what is around the events. */
+/** Maximum bytes of a batch's events: a quarter of the 1 MiB that common servers accept, less the envelope. */
 const batchBytes = 256 * 1024 - 200;
 
 /**
- * The requests that bring what one claim has taken, each event in one of them. A claim is one
- * statement, which sees an endpoint in one state: so all that it takes for it has one URL, one version
- * and the same secrets.
+ * Returns the requests for the deliveries of one claim, each event in exactly one of them. A claim is
+ * one statement, which sees each endpoint in one state, so all of an endpoint's deliveries have the same
+ * URL, version and secrets.
  */
 export function webhookMessages(due: readonly DueDelivery[]): readonly WebhookMessage[] {
   const batched = due.filter(({ batching }) => batching).flatMap(rendered);
@@ -41,7 +41,7 @@ export function webhookMessages(due: readonly DueDelivery[]): readonly WebhookMe
   ];
 }
 
-/** An event as text; nothing of one that cannot be rendered: by itself it fails without the others. */
+/** Renders an event. Returns nothing if that fails: the event is then sent alone, and fails alone. */
 function rendered(delivery: DueDelivery): readonly Rendered[] {
   try {
     return [{ delivery, text: webhookBody(delivery) }];
@@ -55,8 +55,8 @@ function single(to: DueDelivery): WebhookMessage {
 }
 
 /**
- * Splits events that were attempted as often, in their order, by number and size. Each attempt takes
- * half as many together: one that a receiver refuses, or a body too large for it, fails alone in the end.
+ * Splits events with the same number of attempts, in order, by number and size. Each attempt halves the
+ * number per batch, so an event that a receiver refuses, or finds too large, fails alone in the end.
  */
 function batchesOf(events: readonly Rendered[]): readonly Batch[] {
   const attempts = events[0]?.delivery.attempts ?? 1;
@@ -77,7 +77,7 @@ function batchesOf(events: readonly Rendered[]): readonly Batch[] {
   return batches;
 }
 
-/** Its id and bytes follow from its events alone, so a batch that is tried again is the same. */
+/** The id and bytes of a batch depend only on its events, so a retried batch is identical. */
 function batch(events: Batch): WebhookMessage {
   const [{ delivery: to }] = events;
   const ids = events.map(({ delivery }) => delivery.eventId).join();
@@ -93,7 +93,7 @@ function batch(events: Batch): WebhookMessage {
   return { id, to, deliveries: events.map(({ delivery }) => delivery), body: () => body };
 }
 
-/** The bytes of an event for an endpoint: the same on every attempt. */
+/** Returns the body of an event for an endpoint: the same bytes on every attempt. */
 function webhookBody(delivery: DueDelivery): string {
   const version = versionNamed(delivery.apiVersion);
   const { id, type, timestamp, sequence, data } = render(eventObject(delivery), version);
