@@ -128,7 +128,7 @@ const endings = {
   },
 } as const;
 
-/** Ends a payout that was never submitted, or whose key the rail voids now. Undefined if neither is so. */
+/** Ends a payout that was never submitted, or whose key the rail voids now. Undefined if it may be paid. */
 async function endUntaken(
   database: Database,
   rail: Rail,

@@ -26,7 +26,7 @@ import { answersTo, factFromLookup, lookUp } from './lookup.js';
 import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
 import { type PayoutSnapshot, park } from './snapshot.js';
 
-/** If an activity makes no next attempt, the sweep takes over this long after that was due. */
+/** Grace after an activity's next attempt is due: if none comes, the sweep wakes the workflow. */
 const wakeMarginMs = 30_000;
 
 /** The same for polls. Longer than for submissions, because no hold depends on a late poll. */
@@ -135,7 +135,7 @@ export type SubmittedAll = {
   readonly snapshots: readonly PayoutSnapshot[];
   /** The payouts without an answer, each with the reason. */
   readonly unknown: readonly string[];
-  /** Whether some were not submitted: their batch is paused or canceled, or has no such rail. */
+  /** Whether some were not submitted: their batch is paused or canceled, or their rail not configured. */
   readonly isWithheld: boolean;
 };
 

@@ -5,8 +5,8 @@ import { wakePayouts } from '../temporal/workflowCalls.js';
 import type { WakingDeps } from './deps.js';
 
 /**
- * Wakes the workflows of payouts that are overdue, or were moved by something other than their workflow.
- * Returns how many could not be woken; their rows stay due for the sweep.
+ * Wakes the workflows of payouts that are overdue, or that something else has moved: these workflows
+ * wait only for this. Returns how many could not be woken; their rows stay due for the sweep.
  */
 export async function wakeOwn(
   { database, temporal }: WakingDeps,

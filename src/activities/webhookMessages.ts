@@ -21,7 +21,7 @@ type Batch = [Rendered, ...Rendered[]];
 /** Maximum events in a batch: as in the longest page of a list, which a receiver catching up also reads. */
 const batchEvents = 100;
 
-/** Maximum bytes of a batch's events: a quarter of the 1 MiB that common servers accept, less the envelope. */
+/** Maximum bytes of a batch's events: a quarter of the 1 MiB common servers accept, less the envelope. */
 const batchBytes = 256 * 1024 - 200;
 
 /**

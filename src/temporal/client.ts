@@ -11,19 +11,19 @@ import { show } from '../metrics.js';
 import { encryptingCodec } from './encryption.js';
 
 /**
- * Between two attempts at a call. The client's own pauses grow to five seconds, and a call that has
- * a deadline ends only after the pause in which it passes. An attempt while the server is away fails
- * in this process and costs next to nothing.
+ * Pause between two attempts at a call. The client's own pauses grow to five seconds, and a call with
+ * a deadline ends only after the pause in which the deadline passes. An attempt while the server is
+ * unreachable fails in this process and costs next to nothing.
  */
 const pauseMs = 100;
 
-/** Longer than any call's deadline, which is what ends it. */
+/** Maximum attempts at a call: enough to last beyond any call's deadline, which is what ends the call. */
 const mostAttempts = 200;
 
-/** A server that is there answers in milliseconds; one that is not is found out by what follows. */
+/** A healthy server answers in milliseconds; if it does not answer, the calls that follow fail and say so. */
 const answerLimitMs = 3_000;
 
-/** What connections of the client and of workers have in common. */
+/** The connection options shared by clients and workers. */
 export function connectionOptions(options: TemporalConfig) {
   const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
   const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
@@ -44,12 +44,12 @@ export function connectionOptions(options: TemporalConfig) {
   return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
 }
 
-/** What clients and workers turn values into payloads with. */
+/** The converter with which clients and workers turn values into payloads. */
 export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConfig) => ({
   payloadCodecs: keys === undefined ? [] : [encryptingCodec(keys)],
 });
 
-/** A client of its own connection; the first call finds out whether the server is there. */
+/** Creates a client with a separate connection. The first call connects, and fails if that fails. */
 export function connectTemporal(
   options: TemporalConfig,
   plugins: ClientOptions['plugins'] = [],
@@ -80,8 +80,8 @@ export async function isReachable({ connection }: Client): Promise<boolean> {
 }
 
 /**
- * What the server has against the namespace or the API key, by the variable's name. Nothing when it
- * takes both, and when it does not answer: that it may do later.
+ * Returns why the server refuses the namespace or the API key, with the name of the variable. Undefined
+ * if it accepts both, or if it does not answer, since it may do so later.
  */
 export async function refusalOf({ connection, options }: Client): Promise<string | undefined> {
   const { namespace } = options;

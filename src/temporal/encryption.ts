@@ -2,19 +2,19 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { Payload, PayloadCodec } from '@temporalio/common';
 import proto from '@temporalio/proto';
 
-/** Each `id:key`, the key as hexadecimal digits; the first one encrypts, unless that is `none`. */
+/** Keys as `id:key`, the key in hexadecimal digits. The first one encrypts, unless it is `none`. */
 export type EncryptionKeys = readonly string[];
 
 const { Payload: PayloadMessage } = proto.temporal.api.common.v1;
-// The form of Temporal's own samples in every language, so that their tools can read it.
+// The format of Temporal's own samples in every language, so that their tools can read our payloads.
 const cipher = 'aes-256-gcm';
 const encoding = 'binary/encrypted';
 const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * Encrypts what Temporal stores of a payload, its metadata included. What is not encrypted is taken
- * as it is: it was written before there were keys, or by the server itself.
+ * Encrypts the payloads that Temporal stores, including their metadata. Unencrypted payloads are decoded
+ * as they are: they were written before there were keys, or by the server itself.
  */
 export function encryptingCodec(keys: EncryptionKeys): PayloadCodec {
   const byId = new Map<string, Buffer>();

@@ -1,4 +1,4 @@
 import { DefaultFailureConverter } from '@temporalio/common';
 
-/** Puts the message and the stack of a failure into a payload, which is then encrypted as all are. */
+/** Puts a failure's message and stack into a payload, which is then encrypted like any other. */
 export const failureConverter = new DefaultFailureConverter({ encodeCommonAttributes: true });

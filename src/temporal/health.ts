@@ -4,14 +4,14 @@ import { scheduleIds } from './schedules.js';
 
 const limitMs = 5_000;
 
-/** The sweep runs every five seconds: one that ran so long ago is late, or the clocks differ. */
+/** The sweep runs every five seconds: if none ran for this long, it is late or the clocks differ. */
 const sweepToleranceMs = 60_000;
 const clockToleranceMs = 1_000;
 
-/** What is wrong with what the service needs of Temporal, by name; '' where nothing is. */
+/** Returns the faults of each part of Temporal that the service needs, by name; '' means no fault. */
 export function faultsOfTemporal(client: Client): Promise<Readonly<Record<string, string>>> {
   return client.withDeadline(Date.now() + limitMs, async () => {
-    // A server that is away would look like one without schedules.
+    // Checked first: an unreachable server would look like one without schedules.
     await client.connection.workflowService.getSystemInfo({}).catch((error: unknown) => {
       throw new Error(`it does not answer: ${String(error)}`);
     });
@@ -37,7 +37,7 @@ async function schedulesFault(client: Client): Promise<string> {
   return '';
 }
 
-/** Temporal says when it last started the sweep, by its own clock. */
+/** Compares the clocks: Temporal reports, by its own clock, when it last started the sweep. */
 async function clockFault(client: Client): Promise<string> {
   const { info } = await client.schedule.getHandle('sweep').describe();
   const agoMs = Date.now() - (info.recentActions.at(-1)?.takenAt.getTime() ?? 0);
@@ -47,7 +47,7 @@ async function clockFault(client: Client): Promise<string> {
     : '';
 }
 
-/** A query with an attribute that is missing is refused, and says which it is. */
+/** Temporal refuses a query that uses a missing attribute, and names the attribute. */
 async function attributesFault(client: Client): Promise<string> {
   const names = Object.values(searchAttributes).map(({ name }) => `${name} is null`);
   try {

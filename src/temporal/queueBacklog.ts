@@ -2,19 +2,19 @@ import type { Client } from '@temporalio/client';
 import type { BacklogSample } from '../metrics.js';
 import { taskQueues } from '../workflows/messages.js';
 
-/** What the server calls the kinds of tasks (temporal.api.enums.v1.TaskQueueType). */
+/** The kinds of tasks with the server's codes for them (temporal.api.enums.v1.TaskQueueType). */
 const kinds = [
   ['workflow', 1],
   ['activity', 2],
 ] as const;
 
-/** Temporal answers in milliseconds, and a scrape of the metrics waits for it. */
+/** Timeout of reading the backlog. Temporal answers in milliseconds, and a metrics scrape waits for it. */
 const limitMs = 1_000;
 
-/** The tasks that wait for a worker: as good as none, unless there are too few workers. */
+/** Reads how many tasks wait for a worker: almost none, unless there are too few workers. */
 export async function readQueueBacklog(client: Client): Promise<readonly BacklogSample[]> {
   const { connection, options } = client;
-  const of = async (name: string, kind: string, taskQueueType: 1 | 2) => {
+  const backlogOf = async (name: string, kind: string, taskQueueType: 1 | 2) => {
     const { stats } = await connection.workflowService.describeTaskQueue({
       namespace: options.namespace,
       taskQueue: { name },
@@ -29,8 +29,8 @@ export async function readQueueBacklog(client: Client): Promise<readonly Backlog
       { metric: 'task_queue_backlog_oldest_seconds', labels, value: age },
     ] as const;
   };
-  const asked = Object.values(taskQueues).flatMap((name) =>
-    kinds.map(([kind, type]) => of(name, kind, type)),
+  const requests = Object.values(taskQueues).flatMap((name) =>
+    kinds.map(([kind, type]) => backlogOf(name, kind, type)),
   );
-  return (await client.withDeadline(Date.now() + limitMs, () => Promise.all(asked))).flat();
+  return (await client.withDeadline(Date.now() + limitMs, () => Promise.all(requests))).flat();
 }

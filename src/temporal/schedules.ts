@@ -2,17 +2,17 @@ import { type Client, ScheduleAlreadyRunning, ScheduleOverlapPolicy } from '@tem
 import { taskQueues } from '../workflows/messages.js';
 
 /**
- * What runs on a schedule, and how often. A run that is late is skipped, not caught up; one that
- * an outage holds up has no limit, but continues when it is over.
+ * The workflows that run on a schedule, and how often. A late run is skipped, not caught up. A run
+ * that an outage holds up has no time limit, but continues when the outage is over.
  */
 const schedules = [
-  // With the times of db/wakeTimes.ts, what an outage has held up moves ten seconds after its end.
+  // With the times of db/wakeTimes.ts, payouts held up by an outage move ten seconds after its end.
   { workflow: 'sweep', everyMs: 5_000, does: 'Wakes what is overdue' },
   { workflow: 'retention', everyMs: 60 * 60_000, does: 'Deletes what is kept for a time only' },
   { workflow: 'statement', everyMs: 24 * 60 * 60_000, does: "Reads the bank's closed statements" },
-  // A balance that was edited pays for an hour at most, and reading all postings takes seconds.
+  // A manipulated balance can be spent for an hour at most, and reading all postings takes seconds.
   { workflow: 'balances', everyMs: 60 * 60_000, does: 'Compares balances with their postings' },
-  // Rates of the embedded table hold for a day; an hour leaves room for a source that is down.
+  // Rates of the embedded table are valid for a day; hourly runs leave room for a source that is down.
   {
     workflow: 'refreshRates',
     everyMs: 60 * 60_000,
@@ -24,7 +24,7 @@ export const scheduleIds = schedules.map(({ workflow }) => workflow);
 
 const catchupWindowMs = 60_000;
 
-/** Makes the schedules, or brings those that exist to what this build says. */
+/** Creates the schedules, or updates existing ones to what this build defines. */
 export async function upsertSchedules(client: Client): Promise<void> {
   for (const { workflow, everyMs, does } of schedules) {
     const description = {
@@ -37,7 +37,7 @@ export async function upsertSchedules(client: Client): Promise<void> {
         staticSummary: does,
         taskQueue: taskQueues.payouts,
         args: [],
-        // A worker that was killed with a task holds up the next runs no longer.
+        // A worker killed during a task holds up the next runs for no longer than this.
         workflowTaskTimeout: 5_000,
       },
     };

@@ -8,20 +8,20 @@ import {
 import { TypedSearchAttributes } from '@temporalio/common';
 import { searchAttributes, taskQueues } from '../workflows/messages.js';
 
-/** The numbers of the indexed value types (temporal.api.enums.v1.IndexedValueType). */
+/** The codes of the indexed value types (temporal.api.enums.v1.IndexedValueType). */
 const indexedTypes = { KEYWORD: 2, BOOL: 5, DATETIME: 6 } as const;
 
 /** gRPC's INVALID_ARGUMENT and ALREADY_EXISTS. */
 const invalidArgument = 3;
 const alreadyExists = 6;
 
-/** A new attribute is usable within some seconds; past this the server has another problem. */
+/** Timeout for a new attribute to become usable. It takes some seconds; beyond this, something is wrong. */
 const readyWithinMs = 30_000;
 const probePauseMs = 200;
 
 /**
- * Adds the search attributes through the operator service, for flags of the dev server are
- * ignored on an existing database file. A new one is usable only some time later.
+ * Adds the search attributes through the operator service, because the dev server ignores its flags
+ * if the database file exists. A new attribute becomes usable only some time later.
  */
 export async function addSearchAttributes(
   connection: Pick<Connection, 'operatorService'>,
@@ -38,8 +38,8 @@ export async function addSearchAttributes(
 }
 
 /**
- * Adds the search attributes and returns when a start accepts them: a start that names an
- * unknown attribute is refused. The probe is a sweep, which does no harm.
+ * Adds the search attributes and returns once the server accepts them: it refuses to start a
+ * workflow with an unknown attribute. The workflow started as a probe is a sweep, which is safe.
  */
 export async function ensureSearchAttributes(
   connection: Pick<Connection, 'operatorService'>,

@@ -28,43 +28,43 @@ import {
   taskQueues,
 } from '../workflows/messages.js';
 
-/** Enough to keep the server busy without queueing a thousand requests in front of it. */
+/** Maximum concurrent starts: enough to keep the server busy without queueing a thousand requests. */
 const startsInFlight = 25;
 
 /**
- * Without these two a killed worker costs ten seconds: the server waits for its sticky queue
- * and for its task. Five seconds still cover the local activities of a task.
+ * With the default, the server waits ten seconds for the task of a killed worker. Five seconds still
+ * cover the local activities of a task. The sticky queue has its own timeout (worker/workers.ts).
  */
 const workflowTaskTimeoutMs = 5_000;
 
-/** One run at a time of each id: a second caller wakes the first run, or starts one after it. */
+/** One run at a time per id: a second caller reaches the current run, or starts a new one after it. */
 const oneRun = {
   workflowTaskTimeout: workflowTaskTimeoutMs,
   workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
   workflowIdConflictPolicy: WorkflowIdConflictPolicy.USE_EXISTING,
 } as const;
 
-/** Temporal answers in milliseconds. After this the row stays due, and the sweep wakes it. */
+/** Timeout of a wake. Temporal answers in milliseconds; otherwise the row stays due for the sweep. */
 const wakeLimitMs = 5_000;
 
-/** A thousand are woken in some three seconds. Who sent a callback waits for it, as the sweep's other work does. */
+/** Timeout of waking many: a thousand take some three seconds. A callback's sender or the sweep waits. */
 const wakeAllLimitMs = 10_000;
 
-/** What operators search by until the payout is accepted and its rail has said its own time. */
+/** Estimate for the SettleBy search attribute until the payout is accepted and its rail's limit is known. */
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
-/** Ends a call after its limit, and at most one pause of the client (temporal/client.ts) later. */
+/** Makes a call with a timeout. It ends at most one pause of the client (client.ts) after the timeout. */
 function within<T>(client: Client, limitMs: number, call: () => Promise<T>): Promise<T> {
   return client.withDeadline(Date.now() + limitMs, call);
 }
 
 type StartOptions = WorkflowOptions & {
   readonly args: unknown[];
-  /** What it is woken by; `railUpdate` unless stated. */
+  /** The signal that wakes the workflow; `railUpdate` by default. */
   readonly signal?: SignalDefinition;
 };
 
-/** A signal that makes a workflow look again, and starts it if it does not run. */
+/** Signals a workflow to read its rows again, and starts it if it is not running. */
 async function wake(
   client: Client,
   workflowType: string,
@@ -106,17 +106,17 @@ function attributesOf(payout: WakeablePayout): SearchAttributePair[] {
 }
 
 /**
- * Starts the payout's workflow and waits for its decision, at most until the deadline. The
- * same payout sent again resolves to the same run. Any Temporal error may be thrown; the
- * row alone says what became of the payout.
+ * Starts the payout's workflow and waits for its decision, for `limitMs` at most. A repeated call for
+ * the same payout joins the same run. Any Temporal error may be thrown; only the row tells what
+ * became of the payout.
  */
 export async function startAndAwaitDecision(
   client: Client,
   payout: WakeablePayout,
-  deadlineMs: number,
+  limitMs: number,
 ): Promise<void> {
   const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
-  await within(client, deadlineMs, () =>
+  await within(client, limitMs, () =>
     client.workflow.executeUpdateWithStart(acceptUpdate, {
       updateId: 'accept',
       startWorkflowOperation,
@@ -125,17 +125,17 @@ export async function startAndAwaitDecision(
 }
 
 /**
- * Sends an update (cancel, or an operator's) to the payout's workflow, starting it if need be,
- * and waits for its answer at most until the deadline.
+ * Sends an update (cancel, or an operator's) to the payout's workflow, starting it if needed, and
+ * waits for the result for `limitMs` at most.
  */
 export async function askPayout(
   client: Client,
   payout: WakeablePayout,
   update: { readonly name: string; readonly args: readonly string[] },
-  deadlineMs: number,
+  limitMs: number,
 ): Promise<OperatorResult> {
   const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
-  return within(client, deadlineMs, () =>
+  return within(client, limitMs, () =>
     client.workflow.executeUpdateWithStart<Workflow, OperatorResult, string[]>(update.name, {
       args: [...update.args],
       startWorkflowOperation,
@@ -143,10 +143,10 @@ export async function askPayout(
   );
 }
 
-/** A person waits for it, and the database has said the rest. */
+/** Timeout of describing a workflow. Short: a person waits, and the rest comes from the database. */
 const describeLimitMs = 2_000;
 
-/** What a workflow is trying, an activity a line: which attempt, why the last failed, when the next is. */
+/** Returns a line for each pending activity: its attempt, why the last one failed, when the next is due. */
 export async function pendingActivities(
   client: Client,
   workflowId: string,
@@ -162,7 +162,7 @@ export async function pendingActivities(
   });
 }
 
-/** Makes sure that the payout's workflow runs and looks again: the one way to wake a payout. */
+/** Makes sure that the payout's workflow is running and reads its row again. */
 export function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
   return wake(client, 'payout', startOptions(payout));
 }
@@ -171,7 +171,7 @@ export type WakeFailure = { readonly id: string; readonly error: unknown };
 
 /**
  * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the
- * sweep tries them again.
+ * sweep retries them.
  */
 export function wakePayouts(
   client: Client,
@@ -180,7 +180,7 @@ export function wakePayouts(
   return wakeAll(client, 'payout', payouts.map(startOptions));
 }
 
-/** Wakes the workflows of chunks, as wakePayouts does those of payouts. */
+/** Wakes the workflows of chunks, like `wakePayouts`. */
 export function wakeChunks(
   client: Client,
   chunks: readonly Chunk[],
@@ -189,13 +189,13 @@ export function wakeChunks(
   return wakeAll(client, 'batchChunk', starts);
 }
 
-/** Starts the workflows of batches, or has them look again. */
+/** Starts the workflows of batches, or wakes those that are running. */
 export function startBatches(client: Client, ids: readonly string[]) {
   const starts = ids.map((batchId) => batchOptions(batchId, batchId, { batchId }));
   return wakeAll(client, 'batch', starts);
 }
 
-/** Has the delivery workflows of endpoints look at what is due. */
+/** Wakes the delivery workflows of endpoints, so that they make the attempts that are due. */
 export function wakeEndpoints(client: Client, ids: readonly string[]) {
   return wakeAll(client, 'webhookDelivery', ids.map(deliveryOptions));
 }
@@ -229,28 +229,28 @@ function batchOptions(workflowId: string, batchId: string, input: BatchInput | C
   };
 }
 
-/** Starts the workflow of a batch, or has it look again; it is safe to start it again. */
+/** Starts the workflow of a batch, or wakes it if it is running. Safe to repeat. */
 export function startBatch(client: Client, batchId: string): Promise<void> {
   return wake(client, 'batch', batchOptions(batchId, batchId, { batchId }));
 }
 
 /**
- * Has the workflow of a batch cancel what the rail has not been given, starting it if need be,
- * and waits until it has, at most until the deadline.
+ * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed,
+ * and waits until that is done, for `limitMs` at most.
  */
 export async function cancelBatchItems(
   client: Client,
   batchId: string,
-  deadlineMs: number,
+  limitMs: number,
 ): Promise<void> {
   const options = batchOptions(batchId, batchId, { batchId });
   const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
-  await within(client, deadlineMs, () =>
+  await within(client, limitMs, () =>
     client.workflow.executeUpdateWithStart(cancelBatchUpdate, { startWorkflowOperation }),
   );
 }
 
-/** Makes sure that the endpoint's delivery workflow runs and looks at what is due. */
+/** Makes sure that the endpoint's delivery workflow is running and makes the attempts that are due. */
 export function wakeEndpoint(client: Client, endpointId: string): Promise<void> {
   return wake(client, 'webhookDelivery', deliveryOptions(endpointId));
 }
@@ -266,12 +266,12 @@ function deliveryOptions(endpointId: string) {
   };
 }
 
-/** An activity of 20 s (workflows/proxies.ts), and what it takes to begin it. */
+/** The activity's 20 s timeout (workflows/proxies.ts) plus the time to schedule it. */
 const probeLimitMs = 25_000;
 
 /**
- * Has a worker send a challenge or a test, and waits until it is over. Of an endpoint one runs at a
- * time: while another does, it waits for that and sends nothing.
+ * Has a worker send a challenge or a test, and waits until that is over. Only one runs per endpoint: if
+ * another is in progress, this waits for that one and sends nothing.
  */
 export async function runProbe(
   client: Client,
@@ -291,8 +291,8 @@ export async function runProbe(
 }
 
 /**
- * Asks Temporal, and answers whether it did so within its time. The rows are the request: a repeat
- * or the sweep goes on from them, so a missing answer is not a failure.
+ * Makes a request to Temporal, and returns whether it succeeded in time. The rows hold the intent: a
+ * retry or the sweep continues from them, so a missing answer is not a failure.
  */
 export async function askTemporal(
   { log }: { readonly log: Logger },
@@ -300,10 +300,10 @@ export async function askTemporal(
     | { readonly payout: string }
     | { readonly batch: string }
     | { readonly webhook_endpoint: string },
-  ask: () => Promise<unknown>,
+  request: () => Promise<unknown>,
 ): Promise<boolean> {
   try {
-    await ask();
+    await request();
     return true;
   } catch (error) {
     log.warn({ err: error, ...object }, 'a request to Temporal failed');
