@@ -47,7 +47,7 @@ const oneRun = {
 /** Timeout of a wake. Temporal answers in milliseconds; otherwise the row stays due for the sweep. */
 const wakeLimitMs = 5_000;
 
-/** Timeout of waking many: a thousand take some three seconds. A callback's sender or the sweep waits. */
+/** Timeout of waking many. A thousand take three seconds; a callback's sender or a sweep waits for that. */
 const wakeAllLimitMs = 10_000;
 
 /** Estimate for the SettleBy search attribute until the payout is accepted and its rail's limit is known. */

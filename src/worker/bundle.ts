@@ -7,12 +7,12 @@ const options = {
   workflowsPath: pathOf('workflows/index.js'),
   logger: new DefaultLogger('WARN'),
 };
-/** For workers with encryption keys: what converts a failure is part of the bundle. */
+/** For workers with encryption keys: the failure converter is part of the bundle. */
 const encrypted = { failureConverterPath: pathOf('temporal/failureConverter.js') };
-/** For workers that trace. */
+/** For workers with tracing. */
 const traced = { workflowInterceptorModules: [pathOf('workflows/traced.js')] };
 
-/** Part of the build: one file with the workflows, so that no worker bundles at its start. */
+/** Bundles of all workflows, written by the build so that no worker has to bundle when it starts. */
 const bundles = {
   bundle: {},
   encryptedBundle: encrypted,

@@ -31,20 +31,20 @@ import { createSigner, readSigningKey } from '../webhooks/signature.js';
 import { lowerPriority } from './priority.js';
 import { createBatchLane, createSingleLane } from './workers.js';
 
-/** They are in this process: what takes longer is left out, and ours are shown without them. */
+/** Timeout of reading the SDK's metrics, served by this process. After it, only our own are shown. */
 const metricsLimitMs = 1_000;
 
 const centsPerEuro = 100n;
 
 async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promise<Running> {
-  // Before what is measured.
+  // Created before anything that is measured.
   const registry = await createRegistry(`worker-${lane}`);
   const temporalMetrics = await installRuntime(log, `worker-${lane}`);
   const database = connectDatabase({
     url: config.DATABASE_URL,
     poolSize: Math.min(config.DATABASE_POOL_SIZE, mostConnections[lane]),
-    // A local activity's attempt ends after 2 s: its transaction must not wait on without it.
-    // Chunks have the time to wait for each other.
+    // A local activity's attempt ends after 2 s: its transaction must not wait for locks any longer.
+    // Chunks have time to wait for each other.
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
     applicationName: `corridor-worker-${lane}`,
   });
@@ -93,18 +93,18 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
     others: temporalMetrics,
   });
-  // Single payouts first, where both lanes share a machine; but not before it has started, which
-  // would take a minute while the processors are busy.
+  // Single payouts come first if both lanes share a machine. The priority is lowered only after
+  // start-up, which would otherwise take a minute while the processors are busy.
   if (lane === 'batch') lowerPriority();
   log.info({ ready: server.url }, 'the worker is ready');
 
   return {
     broken: failureOf(running),
-    // Workers first, for they use everything else; the database last.
+    // Workers stop first, because they use everything else; the database closes last.
     stop: async () => {
       for (const worker of workers) worker.shutdown();
       await Promise.allSettled([...running, deliverer.close(), sweeps?.stop()]);
-      // What the last steps have committed is released by now, for other workers.
+      // A second time, to release to other workers the deliveries that the last steps have begun.
       await deliverer.close();
       server.close();
       await Promise.all([sender.close(), rail.close(), connection.close(), tracing?.stop()]);
@@ -113,7 +113,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   };
 }
 
-/** What sends webhooks, and signs them with the first of the keys. */
+/** Creates the sender of webhooks, which signs them with the first of the keys. */
 function senderOf({ WEBHOOKS_ALLOW_INSECURE: isAllowed, ...config }: WorkerConfig): Sender {
   const policy = { allowInsecure: isAllowed, allowPrivateAddresses: isAllowed };
   const [signingKey] = config.WEBHOOK_SIGNING_KEYS.map(readSigningKey);
@@ -121,10 +121,10 @@ function senderOf({ WEBHOOKS_ALLOW_INSECURE: isAllowed, ...config }: WorkerConfi
   return createSender(policy, { proxyUrl }, createSigner(signingKey));
 }
 
-/** As often as the schedule sweeps. */
+/** Pause between two checks of the sweep: the interval of its schedule. */
 const watchIntervalMs = 5_000;
 
-/** Looks whether the schedule sweeps, and does it instead where that is late. */
+/** Checks that the schedule sweeps, and sweeps itself when the schedule is late. */
 function watchSweeps(deps: Parameters<typeof sweepIfLate>[0]) {
   const stopped = new AbortController();
   const watch = async () => {
@@ -143,7 +143,7 @@ function watchSweeps(deps: Parameters<typeof sweepIfLate>[0]) {
   };
 }
 
-/** The bank, with its own limits unless a rehearsal shortens them. */
+/** The settings of the bank's connector: its default limits, unless a rehearsal shortens them. */
 function bankSettings(config: WorkerConfig) {
   const { SANDBOX_KEY_RETENTION_SECONDS: retention, SANDBOX_SETTLE_WITHIN_SECONDS: settle } =
     config;
@@ -157,7 +157,7 @@ function bankSettings(config: WorkerConfig) {
   };
 }
 
-/** Connects, and finds the bundle of the build (see bundle.ts) that goes with encryption and traces. */
+/** Connects, and picks the bundle (see bundle.ts) that matches the settings of encryption and tracing. */
 async function reachTemporal(config: WorkerConfig, tracing: Tracing | undefined) {
   const connection = await NativeConnection.connect(connectionOptions(config));
   const dataConverter = dataConverterOf(config);
@@ -181,14 +181,14 @@ async function reachTemporal(config: WorkerConfig, tracing: Tracing | undefined)
   };
 }
 
-/** What each RATE_SOURCE reads. */
+/** The source for each value of RATE_SOURCE. */
 const rateSources = {
   reference: () => referenceSource,
   ecb: ({ RATE_SOURCE_URL: url }: WorkerConfig) => ecbSource(url),
   table: (config: WorkerConfig) => tableSource(config.RATE_TABLE_URL, config.RATE_TABLE_PUBLIC_KEY),
 };
 
-/** Without a key that is in use payouts would be begun, and could not be sent. */
+/** Fails if a key in use is missing: payouts would be started that could not be sent. */
 async function loadKeyring(database: Database, config: WorkerConfig): Promise<Keyring> {
   const keyring = createKeyring(config.MASTER_KEY);
   if (await hasMasterKeys(database, keyring)) return keyring;
@@ -196,20 +196,20 @@ async function loadKeyring(database: Database, config: WorkerConfig): Promise<Ke
 }
 
 /**
- * The transactions of chunks hold their account's balance for a moment each: more of them at
- * once would not end sooner, and single payouts would stand behind them all.
+ * Maximum database connections of each lane. Transactions of chunks each lock their account's balance
+ * for a moment: more at once would not finish sooner, and single payouts would queue behind them all.
  */
 const mostConnections = { single: Number.POSITIVE_INFINITY, batch: 4 } as const;
 
-/** Rejects with the first worker that fails; one that ends by itself without a failure is one too. */
+/** Rejects when the first worker fails. A worker that stops by itself without an error also fails. */
 async function failureOf(running: readonly Promise<void>[]): Promise<never> {
   await Promise.race(running);
   throw new Error('A worker has stopped by itself.');
 }
 
 /**
- * The SDK's own logs go the way of ours, and so do its metrics: it serves them at an address of this
- * machine alone, where the returned function reads them.
+ * Sends the SDK's logs and metrics the same way as ours. The SDK serves its metrics at an address that
+ * only this machine can reach, from which the returned function reads them.
  */
 async function installRuntime(log: Logger, part: string): Promise<() => Promise<string>> {
   const bindAddress = await freeAddress();
@@ -233,7 +233,7 @@ async function installRuntime(log: Logger, part: string): Promise<() => Promise<
 
 type Lane = 'single' | 'batch';
 
-/** `--lane batch` processes batches; without it a worker processes single payouts and schedules. */
+/** With `--lane batch` a worker processes batches; by default, single payouts and schedules. */
 function readLane(args: string[]): Lane {
   const { values } = parseArgs({ args, options: { lane: { type: 'string', default: 'single' } } });
   if (values.lane === 'single' || values.lane === 'batch') return values.lane;

@@ -12,33 +12,33 @@ export type LaneOptions = {
   readonly dataConverter?: DataConverter;
   readonly plugins?: WorkerOptions['plugins'];
   readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
-  /** Has Temporal version the workers; see TEMPORAL_WORKER_BUILD_ID. */
+  /** The build that Temporal versions the workers by; see TEMPORAL_WORKER_BUILD_ID. */
   readonly buildId?: string | undefined;
-  /** Local activities hold a database connection each. */
+  /** Size of the database pool: each local activity holds a connection. */
   readonly poolSize: number;
 };
 
-/** How long a deploy waits for what runs; every activity of ours ends or can be repeated. */
+/** How long a shutdown lets activities run, and when it abandons them: each ends or can be repeated. */
 const shutdownGraceMs = 10_000;
 const shutdownForceMs = 20_000;
 
 /**
- * Without this a workflow whose worker was killed waits ten seconds for it before another
- * worker gets the task.
+ * With the default, a workflow whose worker was killed waits ten seconds for that worker before
+ * another one gets the task.
  */
 const stickyQueueScheduleToStartTimeout = '2s';
 
 /**
- * As often as activities show that they live: the SDK would pass it on only every 3.2 s of the
- * 4 s they have, which a process that has to wait for its processor does not always meet.
+ * Equals the heartbeat interval of the activities. By default the SDK would send a heartbeat only every
+ * 3.2 s of the 4 s timeout, which a process that has to wait for CPU time does not always meet.
  */
 const maxHeartbeatThrottleInterval = '1s';
 
 /**
- * A payout may be open for days, and it must continue with the build that is deployed: pinned to
- * the one that it began with, it would need that one's workers for as long, and their bugs could not be
- * corrected under it. So open workflows upgrade, and a change to their steps is behind `patched()`.
- * Workers of activities have the version too, since a step may send what only its own build reads.
+ * A payout may be open for days, and must continue with the deployed build. If it were pinned to the
+ * build it started with, it would need that build's workers as long, and their bugs could not be fixed
+ * under it. So open workflows upgrade, and changes to their steps are guarded by `patched()`. Activity
+ * workers are versioned too, since a step may send input that only its own build can read.
  */
 const versioned = (buildId: string) => ({
   version: { deploymentName: 'corridor', buildId },
@@ -48,7 +48,7 @@ const versioned = (buildId: string) => ({
 
 type ActivityOptions = Omit<LaneOptions, 'workflows' | 'poolSize'>;
 
-/** What the workers of a lane have in common. */
+/** The options shared by the workers of a lane. */
 function sharedOptions(options: ActivityOptions) {
   const { connection, namespace, dataConverter, plugins, buildId } = options;
   return {
@@ -64,7 +64,7 @@ function sharedOptions(options: ActivityOptions) {
   };
 }
 
-/** A worker of activities alone, so many of them at once. */
+/** Creates a worker that only runs activities, with a limit on how many run at once. */
 function activityWorker(
   options: ActivityOptions,
   taskQueue: string,
@@ -76,10 +76,10 @@ function activityWorker(
 }
 
 /**
- * The workers of the single lane: workflows and ledger, calls to rails, webhooks. Also the
- * workflows of batches, which decide and do not work: a batch of 10,000 has a hundred tasks of some
- * milliseconds. In the process of the batch lane, which gives way to everything else, they would
- * exceed their limit again and again while the processors are busy.
+ * Creates the workers of the single lane: workflows and ledger, rail calls, webhooks. This lane also
+ * runs the workflows of batches, which only coordinate: a batch of 10,000 has a hundred tasks of a few
+ * milliseconds. In the batch lane's process, which yields to everything else, these tasks would time
+ * out again and again while the processors are busy.
  */
 export async function createSingleLane(options: LaneOptions): Promise<readonly Worker[]> {
   const { activities, poolSize } = options;
@@ -91,7 +91,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       ...workflows,
       activities,
       taskQueue: taskQueues.payouts,
-      // Open payouts wait in the cache; one that is not there is replayed on its next nudge.
+      // Open payouts wait in the cache; an evicted one is replayed when its next task arrives.
       maxCachedWorkflows: 2_000,
       maxConcurrentWorkflowTaskExecutions: 100,
       maxConcurrentLocalActivityExecutions: poolSize,
@@ -104,22 +104,22 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       maxCachedWorkflows: 500,
       maxConcurrentWorkflowTaskExecutions: 20,
     }),
-    // A call to a rail takes up to 10 s when the rail is slow: a hundred wait at once, 16 of them
-    // an account's.
+    // A call to a slow rail takes up to 10 s: a hundred run at once, at most 16 of them for one
+    // account.
     activityWorker(options, taskQueues.rail, 100),
-    // An attempt takes up to 15 s, and an account of slow receivers holds at most 16 of these, one for
-    // each endpoint, those of deleted ones among them (activities/delivery.ts): two dozen such accounts
-    // do not keep the others waiting.
+    // An attempt takes up to 15 s, and an account with slow receivers occupies at most 16 slots, one
+    // for each endpoint, deleted ones included (activities/delivery.ts): two dozen such accounts do
+    // not keep the others waiting.
     activityWorker(options, taskQueues.webhooks, 400),
   ]);
 }
 
-/** The workers of the batch lane: a process of its own, so that single payouts never wait for it. */
+/** Creates the workers of the batch lane: a separate process, so that single payouts never wait for it. */
 export async function createBatchLane(options: ActivityOptions): Promise<readonly Worker[]> {
   return Promise.all([
-    // Most of these only wait for events: the pool of connections is what limits the work.
+    // Most of these activities only wait for events: the connection pool limits the actual work.
     activityWorker(options, taskQueues.batch, 100),
-    // A rail that does not answer holds a slot for 10 s: small batches must not wait for each other.
+    // A rail that does not answer occupies a slot for 10 s: small batches must not wait for each other.
     activityWorker(options, taskQueues.batchRail, 20),
   ]);
 }
