@@ -27,14 +27,14 @@ import {
 import { batchLedger, isTooLong } from './proxies.js';
 
 /**
- * A batch that just runs is over in seconds, one that waits for a bank in days: its progress is looked
- * at less and less often, for each look costs ten events. The end of a chunk, or of an item that had
- * a workflow of its own, makes it look at once.
+ * Pause between two reads of the progress. A batch normally ends in seconds, but one that waits for a
+ * bank takes days: the pause doubles each time, because each read costs ten history events. The end of
+ * a chunk, or of an item with its own workflow, triggers a read at once.
  */
 const firstPauseMs = 5_000;
 const longestPauseMs = 60 * 60_000;
 
-/** What a run of the workflow remembers. */
+/** The state of a run of the workflow. */
 type BatchRun = {
   readonly batchId: string;
   /** How many cancellations were requested, and how many of them are done. */
@@ -44,10 +44,10 @@ type BatchRun = {
 };
 
 /**
- * A batch, until every item has come to its end: decided group by group in the order of the request, so
- * that of too many items the same are refused each time. Accepted items belong to the workflow of their
- * chunk at once, and the transaction that makes the last item final completes the batch; this
- * workflow waits for that only to show it.
+ * Runs a batch until every item is final. Items are decided group by group in the order of the request,
+ * so that if the funds do not cover all, the same items are refused each time. Accepted items belong to
+ * their chunk's workflow at once. The transaction that makes the last item final completes the batch;
+ * this workflow waits for that only to display it.
  * It works from the rows, so it may be started at any moment and any number of times.
  */
 export async function batch({ batchId }: BatchInput): Promise<string> {
@@ -71,33 +71,34 @@ export async function batch({ batchId }: BatchInput): Promise<string> {
   return untilOver(run, chunks);
 }
 
-/** Waits until the batch is over, cancels on request meanwhile, and shows how far it is. */
+/** Waits until the batch is over. Meanwhile cancels items on request, and displays the progress. */
 async function untilOver(run: BatchRun, chunks: number): Promise<string> {
   const { batchId } = run;
   for (let pauseMs = firstPauseMs; ; ) {
     const upTo = run.requested;
-    // One pass cancels everything: later requests of a run that has become long join it.
+    // One pass cancels everything, so in a run with a long history later requests need no other pass.
     if (upTo > run.canceled && !(run.canceled > 0 && isTooLong())) await cancelAll(batchId, chunks);
     run.canceled = upTo;
     run.isSignaled = false;
     const { isOver, isUndecided, progress } = await look(batchId);
-    // What a worker has left undecided when it was stopped.
+    // A worker that was stopped may have left items undecided.
     if (isUndecided) await beginAll(run, chunks);
     if (isOver) {
-      await condition(() => isAsked(run) || allHandlersFinished());
-      if (!isAsked(run)) return progress;
+      await condition(() => hasOpenRequest(run) || allHandlersFinished());
+      if (!hasOpenRequest(run)) return progress;
     } else {
       const options = { summary: 'Until its progress is looked at again' };
-      await condition(() => isAsked(run) || run.isSignaled, pauseMs, options);
+      await condition(() => hasOpenRequest(run) || run.isSignaled, pauseMs, options);
       pauseMs = Math.min(pauseMs * 2, longestPauseMs);
-      if (isTooLong() && !isAsked(run) && allHandlersFinished()) {
+      if (isTooLong() && !hasOpenRequest(run) && allHandlersFinished()) {
         await continueAsNew<typeof batch>({ batchId });
       }
     }
   }
 }
 
-function isAsked({ requested, canceled }: BatchRun): boolean {
+/** Whether a cancellation was requested and is not done. */
+function hasOpenRequest({ requested, canceled }: BatchRun): boolean {
   return requested > canceled;
 }
 
@@ -105,7 +106,7 @@ function signal(run: BatchRun): void {
   run.isSignaled = true;
 }
 
-/** Reads how far the batch is, and shows it to operators. */
+/** Reads the progress of the batch, and shows it to operators. */
 async function look(batchId: string) {
   const plan = await batchLedger.readBatch({ batchId });
   setCurrentDetails(`${plan.progress}\n\nMore: \`corridor batches show ${batchId}\``);
@@ -118,12 +119,12 @@ async function beginAll(run: BatchRun, chunks: number): Promise<void> {
   }
 }
 
-/** How long the batch has waited for its decisions, by the server's clock alone. */
+/** The batch, and how long it has waited for its decisions, measured by the server's clock only. */
 function aged(batchId: string) {
   return { batchId, workflowAgeMs: Date.now() - workflowInfo().startTime.getTime() };
 }
 
-/** Decides a chunk and starts the workflow of what was accepted. */
+/** Decides a chunk and starts the workflow that processes its accepted items. */
 async function begin(run: BatchRun, chunk: Chunk): Promise<void> {
   const progress = await decideChunk(chunk);
   if (!isOpen(progress)) return;
@@ -132,7 +133,7 @@ async function begin(run: BatchRun, chunk: Chunk): Promise<void> {
       workflowId: chunkDriver(chunk),
       staticSummary: chunkSummary(chunk),
       args: [chunk],
-      // A terminated batch takes no chunk with it.
+      // Terminating a batch must not terminate its chunks.
       parentClosePolicy: ParentClosePolicy.ABANDON,
       workflowTaskTimeout: '5s',
       typedSearchAttributes: [{ key: searchAttributes.batchId, value: chunk.batchId }],
@@ -140,7 +141,7 @@ async function begin(run: BatchRun, chunk: Chunk): Promise<void> {
     const end = () => signal(run);
     child.result().then(end, end);
   } catch (error) {
-    // An earlier run or an event of the rail has started it: it works from the rows as well.
+    // Already started by an earlier run or an event of the rail: that run works from the same rows.
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
   }
 }
@@ -150,16 +151,16 @@ async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
     const { workflowAgeMs } = aged(chunk.batchId);
     return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
   } catch (error) {
-    // A bug that one item brings to light must not hold up the others: each goes its
-    // own way, and those that cannot are parked for a person.
+    // A bug triggered by one item must not hold up the others: each gets its own workflow, and
+    // those that fail there are parked for a person.
     log.error('a chunk could not be decided as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
   }
 }
 
 /**
- * Cancels chunk by chunk; what was given to the rail continues. A bug that keeps one of them from
- * it must not hold up the others; then it fails the batch, so that the caller gets an error.
+ * Cancels chunk by chunk; items already submitted to the rail continue. A bug in one chunk must not
+ * hold up the others. It fails the batch afterwards, so that the caller gets an error.
  */
 async function cancelAll(batchId: string, chunks: number): Promise<void> {
   const failures: unknown[] = [];

@@ -3,18 +3,18 @@ import { type Chunk, type ChunkCounts, isOpen } from '../domain/batch.js';
 import { railUpdateSignal } from './messages.js';
 import { batchLedger, batchRail, isTooLong } from './proxies.js';
 
-/** Half a minute of rounds of five seconds each, while answers of the rail are pending. */
+/** Rounds of five seconds each, half a minute in all, while answers of the rail are pending. */
 const rounds = 6;
 
-/** After that the chunk holds no activity slot: an event wakes it, or it polls the rail. */
+/** Pause after those rounds. The chunk then holds no activity slot: an event wakes it, or it polls. */
 const firstPauseMs = 10_000;
 const longestPauseMs = 15 * 60_000;
 
 /**
- * The payouts of a chunk together, from the rail to their ends. A payout that needs
- * a person, or whose answer does not come, gets a workflow of its own. It works from the rows, so
- * it may be started at any moment and any number of times; it ends when nothing of the chunk is
- * open, and the next event of the rail starts it again.
+ * Processes the payouts of a chunk together, from submission to their final status. A payout that
+ * needs a person, or whose answer does not come, gets its own workflow. This workflow works from the
+ * rows, so it may be started at any moment and any number of times. It ends when nothing of the chunk
+ * is open, and the next event of the rail starts it again.
  */
 export async function batchChunk(chunk: Chunk): Promise<void> {
   let signaled = false;
@@ -33,8 +33,8 @@ export async function batchChunk(chunk: Chunk): Promise<void> {
       if (!signaled) return;
     } else if (await batchLedger.suspendChunk({ ...chunk, forMs: pauseMs })) {
       const isTimeUp = !(await condition(() => signaled, pauseMs));
-      // Unanswered payouts are asked about at the same pace: they are handed over after ten
-      // minutes, and a rail that is back is asked soon.
+      // While payouts are unanswered the pause does not grow: they are handed over after ten
+      // minutes, and a rail that has recovered is polled soon.
       const isSlower = isTimeUp && progress.unanswered === 0;
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
       if (isTimeUp) await poll(chunk);
@@ -43,12 +43,12 @@ export async function batchChunk(chunk: Chunk): Promise<void> {
   }
 }
 
-/** Submits what the rail does not have yet, and applies its events for half a minute. */
+/** Submits the payouts that the rail does not have yet, and applies its events for half a minute. */
 async function processChunk(chunk: Chunk): Promise<ChunkCounts> {
   await submit(chunk);
   let progress = await applyEvents(chunk);
   for (let round = 1; round < rounds; round += 1) {
-    // Also when the submission itself has failed: a person may have to ask the rail.
+    // Also after a failed submission: a person may have to contact the rail.
     if (progress.overdue > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
     else if (progress.stuck > 0) await batchLedger.handOverChunk({ ...chunk, scope: 'stuck' });
     else if (progress.unanswered > 0) await submit(chunk);
@@ -58,7 +58,7 @@ async function processChunk(chunk: Chunk): Promise<ChunkCounts> {
   return progress;
 }
 
-/** Nothing is lost when it fails: what has no answer is looked up by the next run. */
+/** Submits the chunk. A failure loses nothing: the next run looks up payouts without an answer. */
 async function submit(chunk: Chunk): Promise<void> {
   try {
     const progress = await batchRail.submitChunk(chunk);
@@ -67,7 +67,7 @@ async function submit(chunk: Chunk): Promise<void> {
     log.warn('a chunk could not be submitted', { ...chunk, error });
     return;
   }
-  // The rail answers, but not what became of these: a person may have to ask it.
+  // The rail answers, but has no outcome for these payouts: a person may have to contact it.
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
 }
 
@@ -75,8 +75,8 @@ async function applyEvents(chunk: Chunk): Promise<ChunkCounts> {
   try {
     return await batchLedger.applyChunkEvents(chunk);
   } catch (error) {
-    // A bug that one payout brings to light must not hold up the others: each goes its
-    // own way, and those that cannot are parked for a person.
+    // A bug triggered by one payout must not hold up the others: each gets its own workflow, and
+    // those that fail there are parked for a person.
     log.error('a chunk could not be settled as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
   }

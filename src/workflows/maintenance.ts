@@ -1,11 +1,11 @@
 import { comparison, maintenance, sweeper } from './proxies.js';
 
-/** Wakes what should be moving and does not; started every five seconds by its schedule. */
+/** Wakes workflows of rows that are overdue. Started every five seconds by its schedule. */
 export async function sweep(): Promise<void> {
   await sweeper.sweep();
 }
 
-/** Deletes what is kept for 30 days: most idempotency keys, deliveries, unused quotes, and probes. */
+/** Deletes rows that are kept for 30 days: most idempotency keys, deliveries, unused quotes, probes. */
 export async function retention(): Promise<number> {
   return maintenance.purge();
 }
@@ -20,7 +20,7 @@ export async function balances(): Promise<number> {
   return comparison.compareBalances();
 }
 
-/** Reads the rate source into the table that quotes are priced from. */
+/** Reads the rate source into the table from which quotes are priced. */
 export async function refreshRates(): Promise<void> {
   await maintenance.refreshRates();
 }

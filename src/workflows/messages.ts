@@ -9,8 +9,8 @@ import type { PayoutStatus } from '../domain/payout.js';
  */
 
 /**
- * Separate, so that neither slow webhooks nor a slow bank can starve payouts; those of batches
- * belong to a worker process of their own, so that 10,000 items cannot either.
+ * Separate queues, so that neither slow webhooks nor a slow bank can starve payouts. The activities of
+ * batches run in a separate worker process, so that 10,000 items cannot either.
  */
 export const taskQueues = {
   payouts: 'payouts',
@@ -20,7 +20,7 @@ export const taskQueues = {
   batchRail: 'batch-rail',
 } as const;
 
-/** Ids alone: personal data never enters a history. */
+/** Inputs hold only ids, so that personal data never enters a history. */
 export type PayoutInput = { readonly payoutId: string };
 export type BatchInput = { readonly batchId: string };
 export type WebhookDeliveryInput = { readonly endpointId: string };
@@ -38,13 +38,13 @@ export const operateUpdate = defineUpdate<OperatorResult, [string]>('operate');
 /** The customer's cancellation. It has no argument: operators send a request. */
 export const cancelUpdate = defineUpdate<OperatorResult>('cancel');
 
-/** Cancels what the rail has not been given; the batch's row says so already. */
+/** Cancels the items not yet submitted to the rail. The batch's row already records the cancellation. */
 export const cancelBatchUpdate = defineUpdate<void>('cancel');
 
-/** The inbox or the row has something new. It carries no data. */
+/** Signals that the inbox or the row has changed. It has no payload. */
 export const railUpdateSignal = defineSignal('railUpdate');
 
-/** The endpoint has pending deliveries that are due. */
+/** Signals that the endpoint has pending deliveries that are due. */
 export const deliverSignal = defineSignal('deliver');
 
 export const searchAttributes = {

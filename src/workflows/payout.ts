@@ -28,12 +28,12 @@ import { type Command, receiveCommands } from './commands.js';
 import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { isTooLong, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
 
-/** A rail that calls back does so within seconds; after a minute of silence we ask. */
+/** How long to wait for a callback before polling. A rail that calls back does so within seconds. */
 const callbackPatienceMs = 60_000;
 
 /**
- * What a run of the workflow remembers. It is little, because the row is the truth: a run that is
- * closed, terminated or reset is started again from the row.
+ * The state of a run of the workflow. It is small, because the row is the source of truth: a run that
+ * is closed, terminated or reset is started again from the row.
  */
 type PayoutRun = {
   readonly payoutId: string;
@@ -42,16 +42,16 @@ type PayoutRun = {
   /** Another workflow drives the payout now; this one ends. */
   isSuperseded: boolean;
   signaled: boolean;
-  /** What people ask for, in the order in which they asked. */
+  /** The commands of people, in order of arrival. */
   readonly commands: Command[];
-  /** The reason that operators find the payout by. */
+  /** The attention reason in the search attributes, by which operators find the payout. */
   shownAttention: string | undefined;
 };
 
 /**
- * One payout, from the decision to its end. It reads the row first and goes
- * on from there, so it may be started at any moment and any number of times. It never fails
- * while it holds money: what it has no answer to, it leaves to a person.
+ * Processes one payout from the decision to its final status. It reads the row first and continues
+ * from there, so it may be started at any moment and any number of times. It never fails while the
+ * payout holds money: it parks what it cannot resolve for a person.
  */
 export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'superseded'> {
   const run: PayoutRun = {
@@ -60,7 +60,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     isSuperseded: false,
     signaled: false,
     commands: [],
-    // A run that follows another one has its search attributes.
+    // A new run inherits the search attributes of the run that it continues.
     shownAttention: workflowInfo().typedSearchAttributes.get(searchAttributes.attentionReason),
   };
   setHandler(
@@ -100,7 +100,7 @@ async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
   return run.snapshot?.status ?? 'pending';
 }
 
-/** Has the batch of an item look again; where that has no workflow, nobody looks. */
+/** Signals the item's batch to read its progress. Has no effect if the batch's workflow is not running. */
 async function tellBatch({ isSuperseded }: PayoutRun): Promise<void> {
   const batchId = workflowInfo().typedSearchAttributes.get(searchAttributes.batchId);
   if (batchId === undefined || isSuperseded) return;
@@ -122,7 +122,7 @@ async function runToEnd(run: PayoutRun): Promise<void> {
   }
 }
 
-/** Does what is next; false when there is nothing left to do. */
+/** Does the next step. Returns false when there is nothing left to do. */
 async function nextStep(run: PayoutRun): Promise<boolean> {
   const { snapshot } = run;
   if (snapshot === undefined) {
@@ -149,37 +149,37 @@ function isOver({ status, attention }: PayoutSnapshot): boolean {
   return isFinal(status) && attention === null;
 }
 
-/** The new run reads the row; this one leaves no command behind. */
+/** Continues as new. The new run reads the row; this one must leave no command unanswered. */
 async function goOnInNewRun(run: PayoutRun): Promise<void> {
   await condition(() => hasInput(run) || allHandlersFinished());
   if (!hasInput(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
 }
 
-/** Decides a pending payout; one that was decided before is only looked at. */
+/** Decides a pending payout. One that was decided before is only read. */
 async function accept(run: PayoutRun): Promise<void> {
   const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
   const input = { ...driven(run), workflowAgeMs };
   updateFrom(run, await ledgerStep((ledger) => ledger.decidePayouts(input)));
 }
 
-/** The payout as its own driver names it to the activities. */
+/** Input for activities: the payout, with this workflow as its driver. */
 function driven({ payoutId }: PayoutRun) {
   return { driver: payoutId, ids: [payoutId] };
 }
 
-/** Whether something has come in: an event of the rail, or a command. */
+/** Whether an event of the rail or a command has arrived. */
 function hasInput(run: PayoutRun): boolean {
   return run.signaled || run.commands.length > 0;
 }
 
 /**
- * Executes a command, or applies what the inbox holds. Commands first: a cancellation must not lose
- * to an event that came later.
+ * Executes a command, or applies the events in the inbox. Commands go first: a cancellation must not
+ * lose to an event that arrived later.
  */
 async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   const command = run.commands.shift();
   if (command === undefined) {
-    // A signal that comes meanwhile leads to another look.
+    // Reset before the activity: a signal that arrives meanwhile triggers another pass.
     run.signaled = false;
     return updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
   }
@@ -190,7 +190,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
       driver: payoutId,
       id: payoutId,
       actor: command.actor,
-      // Made here, so that an attempt that is repeated after a crash finds its own line.
+      // Generated here, so that an attempt repeated after a crash finds its own audit line.
       action: command.request ?? `op_${uuid4().replaceAll('-', '')}`,
     });
     updateFrom(run, operated.steps);
@@ -200,18 +200,18 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
     }
     command.result = operated.result;
   } catch (error) {
-    // Nothing was executed, or the row shows it: the operator may send it again.
+    // Nothing was executed, or the row shows the effect: the operator may send the command again.
     log.warn('a command was not executed', { payoutId, error });
     command.result = unexecuted(messageOf(error));
   }
 }
 
 /**
- * Submits the payout to the rail. Retries may be minutes apart, so signals are answered meanwhile:
- * the callback of a call that timed out settles the payout without waiting for the look-up.
+ * Submits the payout to the rail. Retries may be minutes apart, so signals are handled meanwhile: after
+ * a call that timed out, a callback settles the payout without waiting for the lookup.
  */
 async function submit(run: PayoutRun): Promise<void> {
-  // From here on the bank may have it, whatever becomes of the answer.
+  // From here on the bank may have the order, even if its answer is lost.
   if (run.snapshot !== undefined) show({ ...run.snapshot, isSubmitted: true });
   const scope = new CancellationScope();
   let answer: readonly PayoutSnapshot[] | undefined;
@@ -233,7 +233,7 @@ async function submit(run: PayoutRun): Promise<void> {
   updateFrom(run, answer);
 }
 
-/** Waits for the callback's signal, then polls until the rail has an answer or its time is over. */
+/** Waits for the callback's signal, then polls until the rail reports an outcome or its time is over. */
 async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void> {
   if (settleInMs <= 0) return park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
   const patienceMs = Math.min(callbackPatienceMs, settleInMs);
@@ -258,7 +258,7 @@ async function park(run: PayoutRun, reason: AttentionReason, detail: string): Pr
   updateFrom(run, await ledgerStep((ledger) => ledger.parkPayout(input)));
 }
 
-/** Has operators find the payout by why it needs a person, and waits for a command or an event. */
+/** Makes the payout searchable by its attention reason, and waits for a command or an event. */
 async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<void> {
   if (run.shownAttention !== attention.reason) {
     run.shownAttention = attention.reason;
@@ -273,14 +273,14 @@ async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<voi
   await condition(() => hasInput(run));
 }
 
-/** Shows operators where the payout stands. The details of a workflow cost no event. */
+/** Shows operators the payout's state. Setting the details of a workflow adds no history event. */
 function show(snapshot: PayoutSnapshot): void {
   const { attention } = snapshot;
   const standing = { ...snapshot, attentionReason: attention?.reason ?? null };
   setCurrentDetails(detailsOf(standing, attention?.detail ?? ''));
 }
 
-/** Keeps what the row is now, and shows it to operators. */
+/** Stores the snapshot that a step returned, and shows it. None means that another workflow drives it. */
 function updateFrom(run: PayoutRun, snapshots: readonly PayoutSnapshot[]): void {
   const [snapshot] = snapshots;
   if (snapshot === undefined) {
@@ -303,8 +303,8 @@ function ignoreCancellation(error: unknown): void {
 }
 
 /**
- * Whether retries ended for want of time. The cause does not say: where the next attempt
- * would come too late, the server hands on the failure of the last one.
+ * Whether retries ended because time ran out. The cause does not tell: if the next attempt would
+ * come too late, the server passes on the failure of the last one.
  */
 function isOutOfTime(error: unknown): boolean {
   return error instanceof ActivityFailure && error.retryState === 'TIMEOUT';

@@ -5,10 +5,10 @@ import {
 } from '@temporalio/interceptors-opentelemetry/lib/workflow/index.js';
 import { type WorkflowInterceptors, workflowInfo } from '@temporalio/workflow';
 
-/** What a request begins. Schedules and deliveries belong to none, and would be a trace every few seconds. */
+/** Workflows that requests start. Others belong to no request, and would add a trace every few seconds. */
 const begunByRequests: ReadonlySet<string> = new Set(['payout', 'batch', 'batchChunk']);
 
-/** Found by the SDK in the bundles of workers that trace (worker/bundle.ts). */
+/** Loaded by the SDK from the bundles of workers with tracing (worker/bundle.ts). */
 export const interceptors = (): WorkflowInterceptors =>
   begunByRequests.has(workflowInfo().workflowType)
     ? {

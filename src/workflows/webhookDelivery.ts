@@ -3,7 +3,7 @@ import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
 import { isTooLong, retryDeliveries } from './proxies.js';
 
 /**
- * Retries the deliveries of an endpoint: one workflow an endpoint, however many events are
+ * Retries the deliveries of an endpoint: one workflow per endpoint, however many events are
  * pending. It works from the rows, sleeps until the next attempt is due, and ends when no delivery
  * is pending.
  */
@@ -22,7 +22,7 @@ export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Pro
     if (nextInMs === null) {
       if (!signaled) return;
     } else if (nextInMs > 0) {
-      // A signal does not shorten the backoff: only what is due is attempted.
+      // A signal does not shorten the backoff: only due deliveries are attempted.
       await condition(() => signaled, nextInMs);
     }
     if (isTooLong()) await continueAsNew<typeof webhookDelivery>({ endpointId });
