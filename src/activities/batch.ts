@@ -44,7 +44,7 @@ type BatchDeps = AcceptanceDeps & WakingDeps & DelivererDeps & Pick<ActivityDeps
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };
 export type DecideBatchInput = { readonly batchId: string; readonly workflowAgeMs: number };
 
-/** The state of a batch, as far as its workflow needs it. */
+/** The parts of a batch's state that its workflow needs. */
 export type BatchPlan = {
   readonly chunks: number;
   readonly mode: BatchMode;

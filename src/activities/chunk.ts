@@ -80,7 +80,7 @@ export function chunkActivities(deps: ChunkDeps) {
         }),
       ),
 
-    /** Hands payouts that need an operator over to workflows of their own. */
+    /** Hands payouts that need an operator, and those of the scope, over to their own workflows. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
         const handed = await handOverItems(database, chunk, scope);

@@ -26,7 +26,7 @@ import { answersTo, factFromLookup, lookUp } from './lookup.js';
 import { finishVoid, isStale, keyIsRemembered } from './releaseEvidence.js';
 import { type PayoutSnapshot, park } from './snapshot.js';
 
-/** Grace after an activity's next attempt is due: if none comes, the sweep wakes the workflow. */
+/** Grace period after an activity's next attempt is due: if none comes, the sweep wakes the workflow. */
 const wakeMarginMs = 30_000;
 
 /** The same for polls. Longer than for submissions, because no hold depends on a late poll. */
@@ -124,7 +124,7 @@ function durationMs(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined;
 }
 
-/** The rail's answer for a payout: a fact, none yet, or none that can still be obtained. */
+/** The rail's answer for a payout: a fact, none yet, or one that can no longer be obtained. */
 type Submitted = { readonly id: string } & (
   | { readonly fact: PayoutFact }
   | { readonly unknown: string }

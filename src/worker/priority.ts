@@ -33,7 +33,7 @@ function lowerSession(): void {
   }
 }
 
-/** The file is missing without autogroups, read-only in some containers, and limited to a write per 100 ms. */
+/** The file is missing without autogroups, read-only in some containers, and allows a write per 100 ms. */
 function isKernelsRefusal(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return ['ENOENT', 'EACCES', 'EPERM', 'EROFS', 'EAGAIN'].includes(code);

@@ -78,7 +78,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   await CancellationScope.nonCancellable(async () => {
     await runToEnd(run);
     await tellBatch(run);
-    // A command that came when nothing was left to do still gets an answer.
+    // A command that arrives when nothing is left to do still gets an answer.
     while (!allHandlersFinished()) {
       for (const command of run.commands.splice(0)) {
         command.result = unexecuted(run.isSuperseded ? elsewhere : finished);
