@@ -1,6 +1,6 @@
 /**
- * Resolves with the first signal that asks this process to end. From the call on, no such
- * signal ends it by itself: it has parts to stop first.
+ * Resolves on the first signal to terminate. After this call such signals no longer kill the process,
+ * because it has to stop its parts first.
  */
 export function interruption(): Promise<'interrupted'> {
   return new Promise((resolve) => {

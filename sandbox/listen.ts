@@ -12,14 +12,14 @@ import { interruption } from './interruption.js';
 
 /** The flags as they were typed. */
 export type ListenOptions = {
-  /** Where the local stack is, and where `listen` remembers what it has seen. */
+  /** The data directory of the local stack, where `listen` also stores its position. */
   readonly directory: string;
   readonly forward?: string | undefined;
   readonly from?: string | undefined;
   readonly events?: string | undefined;
 };
 
-/** What was forwarded last, and the secret that a receiver verifies with: the same at each start. */
+/** The last forwarded event and the signing secret of the receiver, kept between runs. */
 const stateShape = z.object({
   sequence: z.number().int().optional(),
   secret: z.string().default(createWebhookSecret),
@@ -35,23 +35,23 @@ const eventShape = z.object({
 type FeedEvent = z.infer<typeof eventShape> & { readonly api_version: string | null };
 const pageShape = z.object({ data: z.array(eventShape) });
 
-/** Below the 30 s that the API waits at most, and that proxies allow. */
+/** Duration of a long poll: below the API's maximum of 30 s, which is also a usual proxy timeout. */
 const waitSeconds = 25;
-/** The API answers within 13 s of the wait. */
+/** Timeout of a request: the API answers within 13 s after the wait. */
 const answerLimitMs = (waitSeconds + 15) * 1_000;
-/** An API that stops answers at once: asking again may wait for a moment. */
+/** Minimum pause between polls: an API that is shutting down answers at once, without waiting. */
 const leastPauseMs = 1_000;
-/** An outage may take long; the wait after its end should be short. */
+/** Maximum pause: even after a long outage, polling should resume soon. */
 const mostPauseMs = 15_000;
-/** As long as the service itself waits for a receiver. */
+/** Timeout of a receiver, the same as the service's for webhooks. */
 const receiverLimitMs = 15_000;
 
 /**
- * Prints the account's events as they arrive until Ctrl-C, and forwards them to a receiver on this
- * machine, signed like a webhook. It resumes after the last event that it has seen.
+ * Prints the account's events as they arrive, until Ctrl-C, and forwards them to a receiver on this
+ * machine, signed like webhooks. Resumes after the last event of the previous run.
  *
  * @returns the exit code
- * @throws UsageError for flags that mean nothing, and for a key that the API refuses
+ * @throws UsageError for invalid flags, and for a key that the API refuses
  */
 export async function listen(options: ListenOptions): Promise<number> {
   const wanted = typesOf(options.events);
@@ -76,7 +76,7 @@ export async function listen(options: ListenOptions): Promise<number> {
     const received = status === undefined ? '' : `  -> ${status}`;
     if (!stop.signal.aborted) console.log(lineOf(event) + received);
   };
-  // Ctrl-C is the limit.
+  // Runs until Ctrl-C.
   for (;;) {
     const events = await feed.after(sequence);
     for (const event of events ?? []) {
@@ -89,7 +89,7 @@ export async function listen(options: ListenOptions): Promise<number> {
   }
 }
 
-/** `npx` passes no signal on: who kills that expects this to end as well. */
+/** Stops when the parent exits: `npx` does not forward signals, so killing it would leave this running. */
 function endWithParent(stop: AbortController): void {
   const parent = process.ppid;
   const look = () => {
@@ -102,11 +102,11 @@ type Caller = { readonly apiUrl: string; readonly apiKey: string };
 
 const localStack = z.object({ api_url: z.string(), api_key: z.string() });
 
-/** Whose events: as the environment says, or those of the local stack's own account. */
+/** Returns the API and key from the environment, or those of the local stack's own account. */
 async function callerOf(directory: string): Promise<Caller> {
   const { CORRIDOR_API_URL: apiUrl, CORRIDOR_API_KEY: apiKey } = readCallerConfig(process.env);
   if (apiUrl !== undefined && apiKey !== undefined) return { apiUrl, apiKey };
-  // A key is sent to no other API than its own.
+  // If only one is set, the other is not taken from the stack: a key must only go to its own API.
   const isHalf = apiUrl !== undefined || apiKey !== undefined;
   const stack = isHalf ? undefined : await readJson(join(directory, 'stack.json'), localStack);
   if (stack !== undefined) return { apiUrl: stack.api_url, apiKey: stack.api_key };
@@ -118,7 +118,7 @@ async function callerOf(directory: string): Promise<Caller> {
 const fingerprintOf = ({ apiUrl, apiKey }: Caller) =>
   createHash('sha256').update(`${apiUrl} ${apiKey}`).digest('hex').slice(0, 16);
 
-/** Reads the feed over restarts and lost connections; undefined once the signal has ended it. */
+/** Reads the event feed, retrying after failures. Its methods return undefined once the signal is aborted. */
 function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
   const read = async (query: string, prefer: string) => {
     const answer = await fetch(`${apiUrl.replace(/\/+$/, '')}/v1/events?${query}`, {
@@ -136,13 +136,13 @@ function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
   };
   return {
     lastSequence: async () => {
-      const newest = await persist(() => read('limit=1', ''), signal);
+      const newest = await retryUntilAborted(() => read('limit=1', ''), signal);
       return newest && (newest[0]?.sequence ?? 0);
     },
     after: async (sequence: number) => {
       const startedMs = performance.now();
       const query = `after=${sequence}&limit=100`;
-      const events = await persist(() => read(query, `wait=${waitSeconds}`), signal);
+      const events = await retryUntilAborted(() => read(query, `wait=${waitSeconds}`), signal);
       const restMs = leastPauseMs - (performance.now() - startedMs);
       if (events?.length === 0 && restMs > 0) await pause(restMs, signal);
       return events;
@@ -150,9 +150,12 @@ function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
   };
 }
 
-/** Tries until it works, with growing pauses; undefined once the signal has ended it. */
-async function persist<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T | undefined> {
-  // Ctrl-C is the limit: an API that is down comes back.
+/** Retries until it succeeds, with exponential backoff; undefined once the signal is aborted. */
+async function retryUntilAborted<T>(
+  work: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T | undefined> {
+  // No limit but Ctrl-C: an API that is down will come back.
   for (let pauseMs = leastPauseMs; !signal.aborted; pauseMs = Math.min(pauseMs * 2, mostPauseMs)) {
     try {
       return await work();
@@ -173,7 +176,7 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
 
 type Target = { readonly url: string; readonly secret: string; readonly signal: AbortSignal };
 
-/** Sends an event as its webhook would be; the receiver's status, or why there is none. */
+/** Sends an event as a webhook. Returns the receiver's HTTP status, or the reason for the failure. */
 async function send(
   { id, type, timestamp, api_version, sequence, data }: FeedEvent,
   { url, secret, signal }: Target,
@@ -195,21 +198,21 @@ async function send(
   }
 }
 
-/** fetch says "fetch failed", and why only in the cause. */
+/** Returns the cause of an error, because fetch's own message is only "fetch failed". */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   if (!(cause instanceof Error)) return String(cause);
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message;
 }
 
-/** "2026-11-22T06:59:52.239Z  17  payout.settled  po_01m8…  settled  1066.54 EUR". */
+/** E.g. "2026-11-22T06:59:52.239Z  17  payout.settled  po_01m8…  settled  1066.54 EUR". */
 function lineOf({ timestamp, sequence, type, data }: FeedEvent): string {
   const { id, status, receive_amount: amount, destination_currency: currency } = data;
   const sum = typeof amount === 'string' ? [`${amount} ${String(currency)}`] : [];
   return [timestamp, sequence, type, id, status, ...sum].join('  ');
 }
 
-/** Those that are asked for; undefined is all, also types that are added later. */
+/** Parses the requested types; undefined means all, including types added later. */
 function typesOf(list: string | undefined): ReadonlySet<string> | undefined {
   if (list === undefined) return undefined;
   const typed = list.split(',').map((type) => type.trim());
@@ -225,7 +228,7 @@ function positionOf(from: string | undefined): number | undefined {
   throw new UsageError('--from expects the sequence of an event, or 0 for all there are.');
 }
 
-/** On this machine alone: what is forwarded is of an account, and may go nowhere else by mistake. */
+/** Only URLs on this machine, so that an account's events cannot be sent elsewhere by mistake. */
 function receiverOf(url: string | undefined): string | undefined {
   if (url === undefined) return undefined;
   const { protocol, hostname } = URL.canParse(url) ? new URL(url) : { protocol: '', hostname: '' };

@@ -35,19 +35,19 @@ export type StackOptions = {
   /** 0 picks a free port. */
   readonly ports: StackPorts;
   readonly reset: boolean;
-  /** The bank forgets keys and gives up within minutes, so that operators can rehearse. */
+  /** Shortens the bank's key retention and settlement time to minutes, so that operators can rehearse. */
   readonly isRehearsal?: boolean;
   readonly onProgress: (line: string) => void;
 };
 
-/** What `stack.json` says while the stack runs. */
+/** Contents of `stack.json`, which exists while the stack runs. */
 export type StackDescription = {
   readonly api_url: string;
   readonly api_key: string;
   readonly metrics_url: string;
   readonly temporal_address: string;
   readonly temporal_ui_url: string | null;
-  /** Of the developer; absent where the database has other admins. */
+  /** The developer's operator key; absent if the database has other admins. */
   readonly operator_key?: string | undefined;
   readonly database_url: string;
   readonly sandbox_bank_url: string;
@@ -57,23 +57,23 @@ export type StackDescription = {
 export type Stack = {
   readonly description: StackDescription;
   readonly seed: Seed;
-  /** Resolves with the first part that ends although nobody asked it to. */
+  /** Resolves with the first part that exits without having been stopped. */
   readonly broken: Promise<{ readonly part: string; readonly exit: Exit }>;
   readonly stop: () => Promise<void>;
 };
 
-/** Starts every part that is not configured, in the order in which they need each other. */
+/** Starts every part for which no existing service is configured, in order of their dependencies. */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const directory = resolve(options.directory);
-  // What the parts write, they write for this user alone: they inherit it.
+  // The parts inherit this, so that only this user can read what they write.
   process.umask(0o077);
   const claim = await claimDataDirectory(directory);
-  // That of a stack that was killed: a reader that waits for the file must not find the old one.
+  // Remove the file of a killed stack, so that nobody waiting for the new one reads the old one.
   await rm(join(directory, 'stack.json'), { force: true });
   const parts: Part[] = [];
   const stop = async () => {
     await rm(join(directory, 'stack.json'), { force: true });
-    // What uses others ends before them.
+    // In reverse order, so that each part stops before those it depends on.
     for (const part of parts.toReversed()) await part.stop();
     claim.release();
   };
@@ -87,8 +87,9 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 }
 
 /**
- * Short-lived objects by the thousand: with room for them less is moved about in memory. The
- * others answer one request at a time, and are faster where what is new stays in the caches.
+ * A large young generation, because this worker creates thousands of short-lived objects and garbage
+ * collection then copies fewer of them. The other parts handle single requests, for which a small young
+ * generation is faster because it stays in the CPU caches.
  */
 const batchWorker = {
   folder: 'src/worker',
@@ -97,8 +98,8 @@ const batchWorker = {
 } as const;
 
 /**
- * A page is a megabyte of short-lived text. Where new objects have less room they are cleared away
- * in 3 ms instead of 15, for which all requests wait, and unread pages leave less memory behind.
+ * A small young generation, because a page of results is a megabyte of short-lived text. A garbage
+ * collection, which all requests wait for, then takes 3 ms instead of 15, and unread pages retain less memory.
  */
 const api = { flags: ['--max-semi-space-size=8'] } as const;
 const bank = { folder: 'sandbox/bank' } as const;
@@ -130,7 +131,7 @@ async function startParts(
     TEMPORAL_NAMESPACE: config.TEMPORAL_NAMESPACE,
     MASTER_KEY: secrets.masterKey,
     WEBHOOK_SIGNING_KEYS: secrets.webhookSigningKey,
-    // Receivers of a local stack listen on this machine, without TLS.
+    // On a local stack, receivers run on this machine without TLS.
     WEBHOOKS_ALLOW_INSECURE: 'true',
   };
   const workerSettings = {
@@ -179,7 +180,7 @@ async function startParts(
   return { description, seed, broken: firstToEnd(parts), stop };
 }
 
-/** Every kind of stuck payout comes about within four minutes, and its callbacks still arrive in time. */
+/** With these times every kind of stuck payout occurs within four minutes; normal callbacks are in time. */
 const rehearsal = {
   worker: { SANDBOX_KEY_RETENTION_SECONDS: '120', SANDBOX_SETTLE_WITHIN_SECONDS: '120' },
   bank: { BANK_KEY_RETENTION_SECONDS: '120' },
@@ -209,7 +210,7 @@ function firstToEnd(parts: readonly Part[]) {
   return Promise.race(parts.map(async (part) => ({ part: part.name, exit: await part.exited })));
 }
 
-/** Where people look: metrics, and the Temporal UI where the stack has one of its own. */
+/** URLs for people: metrics, and the Temporal UI if this stack runs its own. */
 function addressesOf(ports: StackPorts, config: StackConfig) {
   const ui = `http://127.0.0.1:${ports.temporalUi}`;
   return {
@@ -218,17 +219,17 @@ function addressesOf(ports: StackPorts, config: StackConfig) {
   };
 }
 
-/** Waits for all even if one fails, so that the caller that stops the parts knows every one. */
+/** Waits for all even if one fails, so that `parts` is complete when the caller stops them. */
 async function allStarted<T extends readonly unknown[]>(starting: readonly [...T]) {
   await Promise.allSettled(starting);
   return Promise.all(starting);
 }
 
 type NodeOptions = {
-  /** Of the script, where it is not the part's name. */
+  /** The script's folder, by default `src/` and the part's name. */
   readonly folder?: string;
   readonly args?: readonly string[];
-  /** For Node.js itself. */
+  /** Options for Node.js itself. */
   readonly flags?: readonly string[];
 };
 
@@ -250,7 +251,7 @@ class Starter {
   async postgres(port: number): Promise<string> {
     const dataDir = join(this.#directory, 'postgres');
     const owner = await ownerFor(join(dataDir, 'cluster'));
-    // Root's PostgreSQL runs as another user, who has to enter; root may enter what is theirs.
+    // Started by root, PostgreSQL runs as another user, who needs access. Root still has access, too.
     if (owner !== undefined && this.#claim.isPrivate) {
       await chown(this.#directory, owner.uid, owner.gid);
     }
@@ -318,7 +319,7 @@ class Starter {
   }
 }
 
-/** A part is ready when it logs `ready`, or `listening`, with its URL. */
+/** Returns the URL from the log line with which a part reports that it is `ready` or `listening`. */
 function readyUrl(line: string): string | undefined {
   return /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1];
 }
@@ -336,20 +337,20 @@ async function choosePorts(wished: StackPorts, config: StackConfig): Promise<Sta
   };
 }
 
-/** The operator whose key stack.json has: a new one at each start. */
+/** The operator whose key is in stack.json. Each start creates a new key. */
 const developer = 'developer';
 
 /**
- * Migrations first, then the source of rates, the logins of the processes and the account that
- * the curl lines use.
+ * Migrates the database, then sets up the rate source, the processes' logins and the account that the
+ * documentation's curl examples use.
  */
 async function prepareDatabase(url: string, directory: string, config: StackConfig) {
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
   try {
     await migrate(database);
     const { RATE_SOURCE: source } = config;
-    // Who may do what in a database that is not this stack's own, and whose rates it has, its
-    // operators decide.
+    // In a database that this stack does not own, the operators decide on permissions and the rate
+    // source.
     const isOwn = config.DATABASE_URL === undefined;
     const operatorKey = await transaction(database, async (sql) =>
       isOwn || (await countOtherAdmins(sql, developer)) === 0
@@ -368,7 +369,7 @@ async function prepareDatabase(url: string, directory: string, config: StackConf
   }
 }
 
-/** The configured logins, or ones with passwords of this start: nobody else is to know them. */
+/** Returns the configured logins, or creates them with new passwords that only this start knows. */
 async function prepareLogins(
   database: Database,
   url: string,
@@ -382,7 +383,7 @@ async function prepareLogins(
 
 const randomSecret = () => randomBytes(24).toString('base64url');
 
-/** What a file of an earlier build does not have yet is made. */
+/** The defaults create secrets that a file of an earlier build does not have yet. */
 const secretsFile = z.object({
   bankToken: z.string().default(randomSecret),
   callbackSecret: z.string().default(randomSecret),
@@ -391,14 +392,14 @@ const secretsFile = z.object({
   webhookSigningKey: z.string().default(() => `whsk_${randomBytes(32).toString('base64')}`),
 });
 
-/** The stack's own secrets, each made once: without them replays mismatch and details stay sealed. */
+/** Keeps the stack's secrets: with new ones, replays would mismatch and details could not be decrypted. */
 async function readOrCreateSecrets(file: string): Promise<z.infer<typeof secretsFile>> {
   const secrets = (await readJson(file, secretsFile)) ?? secretsFile.parse({});
   await writeJson(file, secrets);
   return secrets;
 }
 
-/** Everything a stack keeps, but for the lock that this process holds. */
+/** Deletes everything a stack keeps, except the lock that this process holds. */
 function emptyDirectory(directory: string): void {
   const kept = ['postgres', 'logs', 'secrets.json', 'seed.json', 'bank-journal.jsonl'];
   const temporal = ['temporal.sqlite', 'temporal.sqlite-wal', 'temporal.sqlite-shm'];
@@ -407,7 +408,7 @@ function emptyDirectory(directory: string): void {
   }
 }
 
-/** Where built servers are kept between clones. */
+/** The folder for built servers, shared by all clones of the repository. */
 function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
   return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '../src/cli', '.cache'), 'corridor');
 }

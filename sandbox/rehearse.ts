@@ -12,14 +12,14 @@ import { startCallbacks } from './bank/callbacks.js';
 import { randomId } from './bank/clearing.js';
 import { caller } from './demo/caller.js';
 
-/** How a payout comes to need a person: what the bank is ordered to do, and what is done then. */
+/** How to make a payout need a person: what to order from the bank, and what to do then. */
 type Kind = {
   readonly reference: string;
-  /** The status in which the payout waits for what follows. */
+  /** The status to wait for before the next step; by default any but `pending`. */
   readonly until?: PayoutStatus;
-  /** What the bank reports then, though it is not true. */
+  /** The false report that the bank then sends. */
   readonly report?: Pick<CallbackEvent, 'type' | 'code'> & { readonly percent: bigint };
-  /** How long it takes until it needs a person, where that is not at once. */
+  /** How long it takes until the payout needs a person; by default no time. */
   readonly wait?: { readonly rehearsal: string; readonly usual: string };
 };
 
@@ -35,12 +35,12 @@ const kinds: Readonly<Record<AttentionReason, Kind>> = {
     until: 'failed',
     report: { type: 'settled', percent: 100n },
   },
-  // The key is repeated for half of the time that the bank of a rehearsal remembers it, with longer and longer pauses.
+  // The service repeats the key with increasing pauses, for half of the bank's retention time.
   outcome_unknown: {
     reference: 'simulate: timeout then nothing',
     wait: { rehearsal: '90 seconds', usual: 'a day' },
   },
-  // The bank is asked until the first look after its time is over.
+  // The service polls the bank until the first look-up after the deadline.
   settle_by_passed: {
     reference: 'simulate: never settle',
     wait: { rehearsal: 'four minutes', usual: 'five days' },
@@ -63,13 +63,13 @@ const stackShape = z.object({
 const secretsShape = z.object({ callbackSecret: z.string() });
 const created = z.object({ id: z.string() });
 
-/** What a local bank does at once takes well under a second. */
+/** Timeout of a step: a local bank does everything immediate in well under a second. */
 const stepLimitMs = 20_000;
 const pauseMs = 100;
-/** A rehearsal takes ten minutes; what takes longer needs a bank that gives up sooner. */
+/** A deadline further away than this means that the stack was not started with --rehearsal. */
 const patienceMs = 10 * 60_000;
 
-/** Sets up a payout that needs a person on the local stack, and says what to do. Returns the exit code. */
+/** Creates a payout on the local stack that needs a person, and prints what to do. Returns the exit code. */
 export async function rehearse(directory: string, kind: string): Promise<number> {
   if (!isKind(kind)) {
     if (kind !== '') throw new UsageError(`corridor rehearse expects one of ${names.join(', ')}.`);
@@ -115,7 +115,7 @@ async function sendPayout(stack: z.infer<typeof stackShape>, reference: string):
   return (await call('POST /v1/payouts', created, new URLSearchParams(order))).id;
 }
 
-/** Waits until the payout has this status, or is accepted. */
+/** Waits until the payout has this status or, without one, is no longer pending. */
 async function reaches(database: Database, id: string, status?: PayoutStatus): Promise<PayoutRow> {
   const endMs = Date.now() + stepLimitMs;
   for (;;) {
@@ -126,7 +126,7 @@ async function reaches(database: Database, id: string, status?: PayoutStatus): P
   }
 }
 
-/** Calls back in the bank's place: a bank that contradicts itself is what a person has to see. */
+/** Sends a callback in the bank's place, because the sandbox bank never contradicts itself. */
 async function reportAs(
   { api_url }: z.infer<typeof stackShape>,
   { callbackSecret: secret }: z.infer<typeof secretsShape>,
@@ -149,7 +149,7 @@ async function reportAs(
   });
 }
 
-/** No bank does this: the payout is parked as if a step had failed in a way that nothing answers. */
+/** Parks the payout as if a step had failed unexpectedly, because no bank can cause that. */
 async function breakDown(
   database: Database,
   { temporal_address: address }: z.infer<typeof stackShape>,

@@ -10,14 +10,14 @@ import { fundEntry } from '../src/domain/ledger.js';
 const seedFile = z.object({ accountId: z.string(), apiKey: z.string() });
 export type Seed = z.infer<typeof seedFile>;
 
-/** 1,000,000.00 of each: enough for ten thousand payouts of a demonstration. */
+/** 1,000,000.00 of each: enough for the demo's ten thousand payouts. */
 const funds = [
   { currency: 'USD', amountMinor: 100_000_000n },
   { currency: 'EUR', amountMinor: 100_000_000n },
   { currency: 'GBP', amountMinor: 100_000_000n },
 ] as const;
 
-/** A test account with money and a key, made the first time; the file remembers the key. */
+/** Returns a funded test account and its key. Creates both the first time and stores them in the file. */
 export async function seedAccount(database: Database, file: string): Promise<Seed> {
   const known = await readJson(file, seedFile);
   if (known !== undefined && (await findAccount(database, known.accountId)) !== undefined) {

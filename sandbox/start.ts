@@ -1,7 +1,7 @@
 import { interruption } from './interruption.js';
 import { type Stack, type StackOptions, startStack } from './localStack.js';
 
-/** Runs the whole stack until Ctrl-C, or until one of its parts dies. Returns the exit code. */
+/** Runs the whole stack until Ctrl-C or until one of its parts exits. Returns the exit code. */
 export async function start(options: Omit<StackOptions, 'onProgress'>): Promise<number> {
   const interrupted = interruption();
   const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });

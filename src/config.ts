@@ -2,10 +2,10 @@ import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 
-/** The environment of a process: the only thing configuration is read from. */
+/** The environment of a process: the only source of configuration. */
 export type Environment = { readonly [name: string]: string | undefined };
 
-/** A setting that cannot be used. The message names every variable and what was expected. */
+/** Invalid settings. The message names every wrong variable and what was expected. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
@@ -25,7 +25,7 @@ const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'at least 16 characters');
 
-/** Two while one takes the other's place; see docs/operations.md. */
+/** One master key, or two during a rotation; see docs/operations.md. */
 const masterKeyForm = '64 hexadecimal digits, or two such keys of which the first wraps';
 const masterKeys = z
   .string({ error: masterKeyForm })
@@ -35,21 +35,21 @@ const masterKeys = z
 const signingKeysForm = 'one to three ed25519 keys, each whsk_ and the base64 of its 32-byte seed';
 const signingKeys = z
   .string()
-  // The one that signs, the next one and the last one: a rotation needs no more.
+  // The current, the next and the previous key: a rotation needs no more.
   .regex(/^(whsk_[\w+/]{43}=(\s+(?=.)|$)){1,3}$/, signingKeysForm)
   .transform((text) => text.split(/\s+/))
   .default([]);
 
 const rateSource = z.enum(['reference', 'ecb', 'table'], 'reference, ecb or table');
-/** What RATE_SOURCE=table needs: where the table is, and the key that it is signed with. */
+/** Settings that RATE_SOURCE=table needs: the table's URL and the public key that verifies its signature. */
 const rateTable = {
   RATE_TABLE_URL: z.string().default(''),
   RATE_TABLE_PUBLIC_KEY: z.string().default(''),
 };
-// Without a query, since the signature is at the same address and `.sig`.
+// No query, because the signature's URL is this one with `.sig` appended.
 const tableUrl = /^https:\/\/[^\s/?#]+\/[^\s?#]+$/;
 const localTableUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)\/[^\s?#]+$/;
-// RFC 8410: what stands before the 32 bytes of every such key is the same.
+// RFC 8410: every ed25519 public key has the same prefix before its 32 bytes.
 const ed25519Key =
   /^-----BEGIN PUBLIC KEY-----\s+MCowBQYDK2VwAyEA[\w+/]{43}=\s+-----END PUBLIC KEY-----\s*$/;
 
@@ -82,13 +82,13 @@ const encryptionKeys = z
     error: 'keys with different ids',
   });
 
-/** How every process of Corridor reaches Temporal; see docs/operations.md. */
+/** Connection settings for Temporal, the same in every Corridor process; see docs/operations.md. */
 const temporal = {
   TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
   TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
-  /** On wherever one of the settings below needs it. */
+  /** By default on if one of the settings below needs it. */
   TEMPORAL_TLS: flag.optional(),
-  /** Who signs the server's certificate, where that is not one of the public authorities. */
+  /** The CA that issued the server's certificate, if it is not a public one. */
   TEMPORAL_TLS_CA: certificate,
   TEMPORAL_TLS_SERVER_NAME: z.string().optional(),
   TEMPORAL_TLS_CERT: certificate,
@@ -97,11 +97,11 @@ const temporal = {
     .refine(readablePem(createPrivateKey), { error: tlsKeyForm, abort: true })
     .optional(),
   TEMPORAL_API_KEY: z.string().optional(),
-  /** The first one encrypts what Temporal stores, each decrypts. */
+  /** The first key encrypts payloads that Temporal stores, unless "none" precedes it; all keys decrypt. */
   TEMPORAL_ENCRYPTION_KEYS: encryptionKeys.optional(),
 };
 
-/** What only two settings together show to be wrong. */
+/** Checks combinations of settings that are each valid alone. */
 function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): void {
   const wrong = (name: keyof TemporalConfig, message: string) =>
     context.addIssue({ code: 'custom', path: [name], message });
@@ -119,36 +119,36 @@ function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): voi
     wrong('TEMPORAL_TLS', 'true with a certificate, a server name or an API key');
 }
 
-/** What the API and the workers have in common. */
+/** Settings shared by the API and the workers. */
 const shared = {
   DATABASE_URL: url('postgres|postgresql'),
   DATABASE_POOL_SIZE: count.default(16),
   ...temporal,
-  /** Wraps the keys of beneficiaries' details: who loses it loses these. */
+  /** Wraps the keys that encrypt beneficiaries' details: if it is lost, so are those details. */
   MASTER_KEY: masterKeys,
   LOG_LEVEL: z
     .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
     .default('info'),
-  /** Where traces are sent to, by OTLP over HTTP; none are made unless it is named. */
+  /** Endpoint for traces (OTLP over HTTP). Without it, tracing is off. */
   OTEL_EXPORTER_OTLP_ENDPOINT: url('http|https').optional(),
-  /** The share of requests that begin a trace. */
+  /** The share of requests that start a trace (sampling ratio). */
   OTEL_TRACES_SAMPLER_ARG: digits(/^(0(\.\d+)?|1(\.0+)?)$/, 'a number, 0 to 1')
     .default('1')
     .transform(Number),
-  /** Where `/metrics` and `/livez` are served; 0 picks a free port. */
+  /** The port that serves `/metrics` and `/livez`; 0 picks a free one. */
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),
-  /** An older rate prices nothing live. An embedded table holds for a day, ECB skips weekends. */
+  /** Maximum age of a rate for live payouts. An embedded table is valid for a day; the ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
-  /** The same of test accounts, where it harms nobody: ECB publishes nothing for five days at Easter. */
+  /** The same for test accounts, where no money is at risk: at Easter the ECB pauses for five days. */
   RATE_TEST_MAXIMUM_AGE_HOURS: count.default(120),
-  /** Sign webhooks so that receivers need no secret: the first one signs, all are published. */
+  /** Asymmetric keys, so that receivers need no secret: the first one signs webhooks, all are published. */
   WEBHOOK_SIGNING_KEYS: signingKeys,
-  /** For local stacks alone: receivers over http and on private or loopback addresses. */
+  /** For local stacks only: allows receivers over http and on private or loopback addresses. */
   WEBHOOKS_ALLOW_INSECURE: flag.default(false),
 };
 
-/** What one account may ask of one API process: see api/rateLimit.ts. */
+/** Rate limits for one account in one API process: see api/rateLimit.ts. */
 const rateLimits = (limits: Record<'perSecond' | 'burst' | 'inFlight' | 'items', number>) => ({
   RATE_LIMIT_PER_SECOND: count.default(limits.perSecond),
   RATE_LIMIT_BURST: count.default(limits.burst),
@@ -162,21 +162,21 @@ export const isNetwork = (text: string) => network.safeParse(text).success;
 
 const apiSchema = z.object({
   ...shared,
-  /** The bank calls this process back. */
+  /** Verifies the bank's callbacks, which this process receives. */
   SANDBOX_BANK_CALLBACK_SECRET: secret,
-  /** Accepted as well, while the bank changes from it to the other. */
+  /** Also accepted, while the bank switches from it to the new secret. */
   SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: secret.optional(),
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
-  /** How long it keeps serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
+  /** How long the API keeps serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
   STOP_NOTICE_SECONDS: digits(/^(\d|10)$/, 'whole seconds, 0 to 10')
     .default('0')
     .transform(Number),
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
   FINGERPRINT_SECRET: secret,
-  /** 50 requests at a time keep the pool's 16 connections busy, and more would only queue. */
+  /** 50 requests in flight keep the pool's 16 connections busy; more would only queue. */
   ...rateLimits({ perSecond: 100, burst: 200, inFlight: 50, items: 1_000 }),
-  /** Whose X-Forwarded-For is believed: the load balancer in front, and nobody unless it is named. */
+  /** Proxies whose X-Forwarded-For is trusted, such as the load balancer in front. By default none. */
   TRUSTED_PROXIES: z
     .string()
     .default('')
@@ -189,14 +189,14 @@ const workerSchema = z.object({
   SANDBOX_BANK_URL: url('http|https'),
   SANDBOX_BANK_TOKEN: secret,
   /**
-   * Names this build in Temporal, which then gives it work only once it is made the current version;
-   * unset, every worker gets work at once. See "Deploy a release" in docs/operations.md.
+   * Names this build in Temporal, which then sends it work only once it is the current version. Unset,
+   * every worker gets work at once. See "Deploy a release" in docs/operations.md.
    */
   TEMPORAL_WORKER_BUILD_ID: z
     .string()
     .regex(/^[\w.-]{1,128}$/, 'the name of a build, 1 to 128 of A-Z, a-z, 0-9 and . _ -')
     .optional(),
-  /** The HTTP proxy that all webhooks leave through; none unless it is named. */
+  /** The HTTP proxy for all webhooks. By default none. */
   WEBHOOK_PROXY_URL: z
     .string()
     .refine(
@@ -205,20 +205,20 @@ const workerSchema = z.object({
     )
     .default(''),
   /**
-   * For rehearsals on local stacks alone: how long the sandbox bank remembers a key, and how long it has
-   * to settle. A real one has a day, and five days.
+   * For rehearsals on local stacks only: how long the sandbox bank remembers a key, and how long it may
+   * take to settle. For a real bank these are one day and five days.
    */
   SANDBOX_KEY_RETENTION_SECONDS: count.optional(),
   SANDBOX_SETTLE_WITHIN_SECONDS: count.optional(),
-  /** Above this sum in euros a second person approves what an operator does with money. */
+  /** Operator commands that move more than this sum in euros need a second person's approval. */
   OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
     .default('10000')
     .transform(BigInt),
-  /** A return of less of what was sent waits for an operator: correspondents' fees take a few per cent. */
+  /** A return of a smaller share waits for an operator: correspondents' fees take only a few per cent. */
   RETURN_MINIMUM_PERCENT: digits(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
     .default('90')
     .transform(BigInt),
-  /** Whose rates price real money is a decision: there is no default. */
+  /** No default: which rates price real money must be a conscious decision. */
   RATE_SOURCE: rateSource,
   RATE_SOURCE_URL: url('http|https').default(
     'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
@@ -246,7 +246,7 @@ const checkedWorkerSchema = workerSchema
     error: 'an ed25519 public key in PEM',
   });
 
-/** The logins of the processes, as URLs: who migrates makes them, or somebody has before. */
+/** The database logins of the processes, as URLs. `corridor migrate` creates those that do not exist yet. */
 const logins = {
   API_DATABASE_URL: shared.DATABASE_URL.optional(),
   WORKER_DATABASE_URL: shared.DATABASE_URL.optional(),
@@ -257,19 +257,19 @@ const loginSchema = z.object(logins);
 
 const operatorSchema = z.object({
   DATABASE_URL: shared.DATABASE_URL,
-  /** Proves who gives a command. */
+  /** Authenticates the operator who runs a command. */
   CORRIDOR_OPERATOR_KEY: z.string().default(''),
 });
 const masterKeySchema = z.object({ MASTER_KEY: masterKeys });
 const operatorTemporalSchema = z.object(temporal);
 
-/** Who decrypts for the Temporal UI and the Temporal CLI. */
+/** Settings of the codec server, which decrypts payloads for the Temporal UI and the Temporal CLI. */
 const codecSchema = z.object({
   TEMPORAL_ENCRYPTION_KEYS: encryptionKeys,
   CODEC_HOST: z.string().default('127.0.0.1'),
   CODEC_PORT: port.default(8081),
   CODEC_TOKEN: secret,
-  /** The origin of the Temporal UI, as browsers name it. */
+  /** The Temporal UI's origin, as browsers send it. */
   CODEC_UI_ORIGIN: z
     .string({ error: 'the origin of the Temporal UI' })
     .regex(/^https?:\/\/[^/\s]+$/, 'an origin, such as https://temporal.example.com'),
@@ -278,7 +278,7 @@ const codecSchema = z.object({
 const issuerForm = 'the issuer of an OpenID provider, an https URL';
 const identityClaims = ['sub', 'email'] as const;
 
-/** Who signs operators in by the company's own provider. */
+/** Settings of the sign-in service, which signs operators in at the company's own OpenID provider. */
 const signInSchema = z.object({
   DATABASE_URL: shared.DATABASE_URL,
   LOG_LEVEL: shared.LOG_LEVEL,
@@ -290,16 +290,16 @@ const signInSchema = z.object({
       /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/,
       issuerForm,
     ),
-  /** As which Corridor is registered there: a public client with the device flow. */
+  /** Corridor's client ID at the provider: a public client with the device flow. */
   OIDC_CLIENT_ID: z.string({ error: 'the id of a client' }).min(1, 'the id of a client'),
-  /** What operators are known by. An address may become another person's, `sub` never does. */
+  /** The claim that identifies operators. An email address may be reassigned, `sub` never is. */
   OIDC_IDENTITY_CLAIM: z.enum(identityClaims, identityClaims.join(' or ')).default('sub'),
   SIGN_IN_HOURS: digits(/^([1-9]|1[0-2])$/, 'whole hours, 1 to 12')
     .default('8')
     .transform(Number),
 });
 
-/** What `corridor start` and `corridor demo` take from outside instead of starting it. */
+/** Settings of `corridor start` and `corridor demo`, including existing services to use rather than start. */
 const stackSchema = z.object({
   ...logins,
   DATABASE_URL: url('postgres|postgresql').optional(),
@@ -311,14 +311,14 @@ const stackSchema = z.object({
   PATH: z.string().default(''),
   RATE_SOURCE: rateSource.default('reference'),
   ...rateTable,
-  /** On one's own machine nobody needs to be kept from anybody. */
+  /** High limits, because accounts on a developer's machine need no protection from each other. */
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
-/** Where operators sign in. */
+/** Settings of `corridor sign-in`: the URL of the sign-in service. */
 const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: url('http|https') });
 
-/** Whose events `corridor listen` reads; without both, those of a local stack. */
+/** The API and account whose events `corridor listen` reads; without both, those of a local stack. */
 const callerSchema = z.object({
   CORRIDOR_API_URL: url('http|https').optional(),
   CORRIDOR_API_KEY: z.string().optional(),
@@ -333,7 +333,7 @@ export type StackConfig = z.infer<typeof stackSchema>;
 
 const hourMs = 60 * 60 * 1000;
 
-/** How old a rate may be, by the mode of the account. */
+/** Returns the maximum age of a rate for each account mode. */
 export const rateAgesOf = (config: ApiConfig | WorkerConfig) => ({
   live: config.RATE_MAXIMUM_AGE_HOURS * hourMs,
   test: config.RATE_TEST_MAXIMUM_AGE_HOURS * hourMs,
@@ -354,7 +354,7 @@ export const readCallerConfig = (env: Environment) => read(callerSchema, env);
 export const readLoginConfig = (env: Environment) => read(loginSchema, env);
 export const readStackConfig = (env: Environment) => read(stackSchema, env);
 
-/** `defaults` counts where a setting and its file are not set. */
+/** `defaults` applies to settings for which neither the variable nor its file is set. */
 function read<T extends z.ZodRawShape>(
   schema: z.ZodObject<T>,
   env: Environment,
@@ -375,7 +375,7 @@ function read<T extends z.ZodRawShape>(
   throw new ConfigError(`These environment variables cannot be used:\n${lines.join('\n')}`);
 }
 
-/** `NAME_FILE` names a file that holds the value of `NAME`, as secrets are mounted. Empty is unset. */
+/** Reads `NAME`, or the file that `NAME_FILE` names, as for mounted secrets. Empty means unset. */
 function settingOf(name: string, env: Environment): string | undefined {
   const file = env[`${name}_FILE`];
   return env[name] || (file ? readSecret(`${name}_FILE`, file) || undefined : undefined);

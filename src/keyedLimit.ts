@@ -1,14 +1,14 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 
-/** Runs work under a key as soon as the limit of the key allows it. */
+/** Runs work for a key as soon as the key's concurrency limit allows. */
 export type KeyedLimit = <T>(key: string, work: () => Promise<T>) => Promise<T>;
 
-/** The same; returns undefined, without running it, if too much of the key waits already. */
+/** The same, but returns undefined without running the work if the key's queue is full. */
 export type BoundedKeyedLimit = <T>(key: string, work: () => Promise<T>) => Promise<T> | undefined;
 
 /**
- * Runs at most `atOnce` pieces of work of a key at a time, the rest in order of arrival, so that no
- * key takes all of what the keys use together. Each process counts for itself.
+ * Limits concurrency per key: runs at most `atOnce` tasks of a key at a time and queues the rest in order
+ * of arrival, so that no key uses up what all keys share. Each process counts separately.
  */
 export function createKeyedLimit(atOnce: number): KeyedLimit;
 export function createKeyedLimit(atOnce: number, mostWaiting: number): BoundedKeyedLimit;

@@ -1,6 +1,6 @@
 import { type Logger, pino } from 'pino';
 
-/** What a log line never shows, at the top of the object that is logged or one level below. */
+/** Fields that are redacted in every log line, at the top level of the logged object or one level below. */
 export const secretNames: readonly string[] = [
   'authorization',
   'secret',
@@ -14,7 +14,7 @@ export const secretNames: readonly string[] = [
 ];
 const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 
-/** Structured logs on standard output, one JSON object a line. */
+/** Creates a logger that writes to standard output, one JSON object per line. */
 export function createLog(options: { readonly part: string; readonly level: string }): Logger {
   const settings = {
     level: options.level,
@@ -23,14 +23,14 @@ export function createLog(options: { readonly part: string; readonly level: stri
     redact: { paths: redacted, censor: '[redacted]' },
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  return pino(settings, together());
+  return pino(settings, bufferedOutput());
 }
 
-/** What is logged within so long is one write: nobody who reads along notices. */
+/** Log lines are buffered for at most this long: too short to notice when tailing the log. */
 const writeAfterMs = 10;
 
-/** Writes lines together, also at an exit: only what kills the process at once loses some. */
-function together() {
+/** Buffers lines and writes them together. It flushes on exit, so only a hard kill loses lines. */
+function bufferedOutput() {
   const output = pino.destination({ dest: 1, sync: true, minLength: 8 * 1024 });
   let isDue = false;
   const flush = () => {
@@ -47,17 +47,17 @@ function together() {
   };
 }
 
-/** What is found in texts that callers sent, and may not be repeated to anybody. */
+/** Patterns of secrets in callers' texts, with what replaces them in logs and responses. */
 const secrets: readonly (readonly [pattern: RegExp, shown: string])[] = [
-  // API keys, also mistyped ones, and the secrets of webhook endpoints.
+  // API keys, including mistyped ones, and webhook endpoint secrets.
   [/\b(cor_(?:test|live)|whsec)_[\w+/=-]+/g, '$1_…'],
-  // IBANs (ISO 13616), as they are written by machines and by people; the last four are shown.
+  // IBANs (ISO 13616), with or without separators; the last four characters stay visible.
   [/\b[a-z]{2}\d{2}(?:[ -]?[a-z0-9]){7,26}((?:[ -]?[a-z0-9]){4})\b/gi, '…$1'],
 ];
 
 /**
- * A text without the keys and account numbers that stand in it: people put them into paths,
- * and into parameters that are meant for something else.
+ * Masks keys and account numbers in a text, because callers put them into paths and into parameters
+ * meant for something else.
  */
 export function withoutSecrets(text: string): string {
   return secrets.reduce((shown, [pattern, mask]) => shown.replace(pattern, mask), text);

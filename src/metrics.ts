@@ -5,7 +5,7 @@ type Described = {
   readonly [name: string]: { readonly help: string; readonly labels?: readonly string[] };
 };
 
-/** Makes metrics of their descriptions. They are one a process, so nothing has to pass them on. */
+/** Creates metrics from their descriptions. They are global, so nothing has to pass them around. */
 function made<T>(
   described: Described,
   make: (settings: { name: string; help: string; labelNames: string[]; registers: [] }) => T,
@@ -26,14 +26,14 @@ function makeMetrics({ Counter, Histogram, Gauge }: typeof import('prom-client')
     histograms: made(described.histograms, (settings) => new Histogram(settings)),
     gauges: made({ ...described.gauges, ...backlogs }, (settings) => {
       const gauge = new Gauge(settings);
-      // It is not shown before it is set: what nobody has looked at is not zero.
+      // Absent until first set: a value that has not been read yet is not zero.
       if (settings.labelNames.length === 0) gauge.remove();
       return gauge;
     }),
   };
 }
 
-/** None before `createRegistry`: the command line has no metrics, and starts sooner without the library. */
+/** Undefined before `createRegistry`: the CLI has no metrics and starts faster without the library. */
 let metrics: ReturnType<typeof makeMetrics> | undefined;
 
 type Labels = Readonly<Record<string, string>>;
@@ -54,19 +54,19 @@ export function show(name: keyof typeof described.gauges, labels: Labels, value:
   metrics?.gauges.get(name)?.set(labels, value);
 }
 
-/** What changes by one now and then. */
+/** Changes a gauge by a difference, for values that are counted up and down. */
 export function raise(name: keyof typeof described.gauges, by: number): void {
   metrics?.gauges.get(name)?.inc(by);
 }
 
-/** How many wait of something, or for how long. */
+/** One backlog reading: how many items are waiting, or for how long. */
 export type BacklogSample = {
   readonly metric: keyof typeof backlogs;
   readonly labels: Labels;
   readonly value: number;
 };
 
-/** Shows what waits. What a read does not find any more is not shown any more. */
+/** Replaces all backlog gauges of a source. Labels missing from this reading disappear. */
 export function showBacklog(
   from: 'database' | 'temporal',
   samples: readonly BacklogSample[],
@@ -76,7 +76,7 @@ export function showBacklog(
   show('backlog_read_timestamp_seconds', { from }, Date.now() / 1000);
 }
 
-/** The metrics of this process, in Prometheus' form; what is recorded before is in none. */
+/** Creates the Prometheus registry of this process. Values recorded before this call are lost. */
 export async function createRegistry(part: string): Promise<Registry> {
   const prometheus = await import('prom-client');
   metrics ??= makeMetrics(prometheus);

@@ -7,15 +7,15 @@ type MetricsServer = {
   readonly port: number;
   readonly registry: Registry;
   readonly isReady: () => Promise<boolean>;
-  /** Brings what is shown up to date; it never rejects. */
+  /** Updates the metrics before they are served; never rejects. */
   readonly refresh?: () => Promise<void>;
-  /** Metrics of another registry in this process, which are shown beside its own. */
+  /** Metrics of another registry in this process, served together with `registry`. */
   readonly others?: () => Promise<string>;
 };
 
 /**
- * Serves `/metrics`, `/livez` (the process turns) and `/readyz` (it can do its work) on a port
- * of their own, away from integrators. Returns the URL that it listens on.
+ * Serves `/metrics`, `/livez` (the process is alive) and `/readyz` (it can do its work) on a separate
+ * port that integrators cannot reach. Returns the URL that it listens on.
  */
 export async function serveMetrics(
   options: MetricsServer,
@@ -39,9 +39,9 @@ export async function serveMetrics(
 const openMetricsType = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
 
 /**
- * Prometheus' text as OpenMetrics: a counter is described without the `_total` of its samples, quotes are
- * escaped in descriptions, no line is empty, and the end is marked. prom-client has a form of its own for
- * the whole registry, which scrapes at the same time could not choose, and not for the SDK's metrics.
+ * Converts Prometheus text to OpenMetrics: counter descriptions drop the `_total` of their samples, quotes
+ * in descriptions are escaped, empty lines are removed, and `# EOF` marks the end. prom-client sets the
+ * format per registry, so concurrent scrapes could not differ, and cannot convert the SDK's metrics.
  */
 function openMetrics(text: string): string {
   const lines = text.split('\n').filter((line) => line !== '');
@@ -57,7 +57,7 @@ function openMetrics(text: string): string {
   return `${[...shown, '# EOF'].join('\n')}\n`;
 }
 
-/** Has a server listen, and returns its URL; port 0 is any that is free. */
+/** Starts listening and returns the server's URL; port 0 picks a free one. */
 export async function listen(server: Server, host: string, port: number): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject).listen(port, host, resolve);
@@ -66,7 +66,7 @@ export async function listen(server: Server, host: string, port: number): Promis
   return `http://${host}:${typeof address === 'object' && address !== null ? address.port : port}`;
 }
 
-/** An address on this machine that is free now, for what does not say which one it has taken. */
+/** Returns a local address that is free now, for servers that cannot report which port they picked. */
 export async function freeAddress(): Promise<string> {
   const server = createServer();
   const { host } = new URL(await listen(server, '127.0.0.1', 0));
@@ -76,7 +76,7 @@ export async function freeAddress(): Promise<string> {
 
 async function answer(path: string, { registry, isReady, refresh, others }: MetricsServer) {
   if (path === '/metrics') {
-    // Before what may take time: Prometheus compares it with its own clock when it asked.
+    // First, before the slow reads: Prometheus compares it with its own clock at the time of the scrape.
     show('clock_seconds', {}, Date.now() / 1000);
     await refresh?.();
     const own = await registry.metrics();

@@ -8,19 +8,19 @@ import {
   trace,
 } from '@opentelemetry/api';
 
-// Without tracing.ts in the process these do nothing.
+// A no-op unless tracing.ts is loaded in this process.
 const tracer = trace.getTracer('corridor');
 
 /**
- * A request as a span, in the trace that its `traceparent` names. A `tracestate` is left out: what
- * integrators write there is not for the bank.
+ * Runs a request as a span of the trace that its `traceparent` names. `tracestate` is dropped, because
+ * integrators' data must not reach the bank.
  */
 export function traceRequest<T>(traceparent: string, work: (span: Span) => Promise<T>): Promise<T> {
   const parent = propagation.extract(context.active(), { traceparent });
   return context.with(parent, () => spanOf('request', SpanKind.SERVER, {}, work));
 }
 
-/** A call to another system as a span of the trace that it belongs to. */
+/** Runs a call to another system as a span of the current trace. */
 export function traceCall<T>(
   name: string,
   attributes: Attributes,
@@ -29,7 +29,7 @@ export function traceCall<T>(
   return spanOf(name, SpanKind.CLIENT, attributes, call);
 }
 
-/** What says to another system which trace a call belongs to; nothing where there is none. */
+/** Returns the headers that pass the current trace to another system; empty if there is no trace. */
 export function traceHeaders(): Readonly<Record<string, string>> {
   const headers = {};
   propagation.inject(context.active(), headers);

@@ -13,19 +13,19 @@ import {
 import { OpenTelemetryPlugin } from '@temporalio/interceptors-opentelemetry';
 import type { Logger } from 'pino';
 
-/** A process that stops sends what it has; a collector that does not answer must not hold it up. */
+/** Timeout of one export. A stopping process flushes its spans; a silent collector must not delay it. */
 const exportLimitMs = 3_000;
 
 export type Tracing = {
   /** For the clients and workers of Temporal. */
   readonly plugins: OpenTelemetryPlugin[];
-  /** Sends what is left; it never rejects. */
+  /** Flushes the remaining spans; never rejects. */
   readonly stop: () => Promise<void>;
 };
 
 /**
- * Sends the spans of this process to an OpenTelemetry collector. Processes load this file, and with
- * it the SDK, only where OTEL_EXPORTER_OTLP_ENDPOINT is set; spans.ts does nothing until then.
+ * Exports this process's spans to an OpenTelemetry collector. Processes load this file, and with it the
+ * SDK, only if OTEL_EXPORTER_OTLP_ENDPOINT is set; until then spans.ts does nothing.
  */
 export function startTracing(
   part: string,
@@ -46,7 +46,7 @@ export function startTracing(
     sampler: new ParentBasedSampler({ root: requestsAlone(settings.share) }),
     spanProcessors: [spanProcessor],
   });
-  // Not baggage, which OpenTelemetry passes on as well: integrators write there what they like.
+  // Only trace context, not OpenTelemetry's default baggage, where integrators can put anything.
   provider.register({ propagator: new W3CTraceContextPropagator() });
   return {
     plugins: [new OpenTelemetryPlugin({ resource, spanProcessor })],
@@ -54,7 +54,7 @@ export function startTracing(
   };
 }
 
-/** A trace begins with a request: what the bank reports and what is swept up begin none. */
+/** Samples only traces that start with a request: bank callbacks and sweeps start none. */
 function requestsAlone(share: number): Sampler {
   const ratio = new TraceIdRatioBasedSampler(share);
   return {

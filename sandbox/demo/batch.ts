@@ -22,15 +22,15 @@ const batchShape = z.object({
 });
 type Batch = z.infer<typeof batchShape>;
 
-/** 10,000 payouts take seconds; a machine on which they take longer than this has a problem. */
+/** Timeout of the batch: 10,000 payouts take seconds, so a machine that needs longer has a problem. */
 const limitMs = 180_000;
 
-/** Often enough for a bar that moves; each look counts the batch's items. */
+/** Poll interval: short enough for a moving bar, but each request counts all of the batch's items. */
 const lookPauseMs = 500;
 
 const currencies = ['USD', 'EUR', 'GBP'];
 
-/** Sends a batch of payouts to one beneficiary and shows how it goes, to its last webhook. */
+/** Sends a batch of payouts to one beneficiary and shows its progress up to the last webhook. */
 export async function sendBatch(
   call: Call,
   receiver: Receiver,
@@ -60,7 +60,7 @@ export async function sendBatch(
   for (const total of settled.totals) line('Total', totalText(total));
 }
 
-/** Draws the bar until no item is open. */
+/** Draws the progress bar until no item is open. */
 async function watch(
   call: Call,
   receiver: Receiver,
@@ -76,7 +76,7 @@ async function watch(
       .filter(([name, value]) => name !== 'total' && value > 0)
       .map(([name, value]) => `${value} ${name}`);
     const text = `${bar} ${percent} %  ${rate}/s  ${counts.join(', ')}, ${receiver.count('payout.settled')} webhooks`;
-    // On a terminal the bar is drawn over itself; in a file each look is a line.
+    // A terminal redraws the bar in place; a file gets a line for each poll.
     if (process.stdout.isTTY) process.stdout.write(`\r\u001b[K${text}`);
     else console.log(text);
     if (batch.status !== 'processing') {

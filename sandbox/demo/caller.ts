@@ -1,14 +1,14 @@
 import type { z } from 'zod';
 
-/** A body as form fields, which is what the specification shows, or as JSON. */
+/** A request body, either form fields as in the specification's examples, or JSON. */
 type Sent = URLSearchParams | { readonly json: object };
 
 export type Call = ReturnType<typeof caller>;
 
-/** A demonstration that waits longer for an answer has failed. */
+/** Timeout of a request: the demo fails if the API takes longer. */
 const answerLimitMs = 10_000;
 
-/** Calls the API as an integrator would; an answer that is no success shows its problem. */
+/** Calls the API as an integrator would. An error response is thrown with its text. */
 export function caller(apiUrl: string, apiKey: string) {
   return async <T>(
     request: string,

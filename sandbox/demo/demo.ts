@@ -13,7 +13,7 @@ export type DemoOptions = Omit<StackOptions, 'onProgress'> & {
   readonly batch: number | undefined;
 };
 
-/** Everything settles in about a second; a demonstration that takes longer has failed. */
+/** Timeout of a settlement, which usually takes about a second. */
 const settleLimitMs = 30_000;
 
 const quoteShape = z.object({
@@ -37,10 +37,10 @@ const balancesShape = z.object({
 });
 const created = z.object({ id: z.string() });
 
-/** What a shell reports of a command that SIGINT ended: 128 and the number of the signal. */
+/** The exit code that shells use for SIGINT: 128 plus the signal's number. */
 const interruptedCode = 130;
 
-/** Runs the main job once, as an integrator would, and shows what happened. */
+/** Runs the main use case once, as an integrator would, and shows what happened. */
 export async function demo({ batch, ...options }: DemoOptions): Promise<number> {
   console.log('Starting PostgreSQL, Temporal, the sandbox bank, the workers and the API …');
   const startedMs = performance.now();
@@ -60,7 +60,7 @@ export async function demo({ batch, ...options }: DemoOptions): Promise<number> 
     await showLedger(stack.description.database_url);
     return 0;
   } finally {
-    // The parts end now because we stop them; that is no failure.
+    // From here the parts exit because we stop them, which is not a failure.
     broken.catch(() => undefined);
     receiver.close();
     await stack.stop();
@@ -123,7 +123,7 @@ async function sendOnePayout(call: Call, receiver: Receiver): Promise<void> {
     'POST /v1/payouts',
     payoutShape,
     new URLSearchParams({ quote: quote.id, beneficiary, reference: 'Invoice 17' }),
-    // A demonstration on data of an earlier one is another request.
+    // Unique per run, because an earlier demo may have used the same data directory.
     `demo-${quote.id}`,
   );
   line('Payout', `${payout.id}: ${payout.status} after ${seconds(startedMs)}`);

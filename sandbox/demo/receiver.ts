@@ -12,7 +12,7 @@ export type ReceivedEvent = z.infer<typeof eventShape>;
 
 export type Receiver = Awaited<ReturnType<typeof startReceiver>>;
 
-/** An integrator's receiver: takes webhooks on a port of its own, answers 200 and verifies them. */
+/** Starts an integrator's webhook receiver on a free port. It answers 200 and verifies signatures. */
 export async function startReceiver() {
   const events = new Map<string, ReceivedEvent>();
   const counts = new Map<string, number>();
@@ -30,7 +30,7 @@ export async function startReceiver() {
     const nowSeconds = Math.floor(Date.now() / 1000);
     if (!verifyWebhook({ headers, body, secrets, nowSeconds })) return waiting?.fail();
     const event = eventShape.parse(JSON.parse(body));
-    // By its id: a webhook may come twice, and counts once.
+    // Deduplicated by ID, because webhooks are delivered at least once.
     if (!events.has(event.id)) counts.set(event.type, (counts.get(event.type) ?? 0) + 1);
     events.set(event.id, event);
     waiting?.take(event);
@@ -50,15 +50,15 @@ export async function startReceiver() {
     trust: (secret: string): void => {
       secrets = [secret];
     },
-    /** How many different events of a type have come. */
+    /** Returns the number of distinct events of a type received so far. */
     count: (type: string): number => counts.get(type) ?? 0,
-    /** Waits for an event; one that came before counts as well. */
+    /** Waits for an event. Returns at once if it has already arrived. */
     next: (isIt: (event: ReceivedEvent) => boolean, limitMs: number) =>
       new Promise<ReceivedEvent>((resolve, reject) => {
         const earlier = [...events.values()].find(isIt);
         if (earlier !== undefined) return resolve(earlier);
         const late = () => reject(new Error('No webhook came in time.'));
-        // An interrupted demonstration does not wait for it.
+        // Does not keep an interrupted demo alive.
         const timer = setTimeout(late, limitMs).unref();
         waiting = {
           take: (event) => {

@@ -1,21 +1,21 @@
 import { timingSafeEqual } from 'node:crypto';
 import { webhookHmac } from '../../src/webhooks/signature.js';
 
-/** The headers of one webhook as Standard Webhooks 1.0 names them. */
+/** The headers of a webhook, as named in Standard Webhooks 1.0. */
 export type WebhookHeaders = {
   readonly 'webhook-id': string;
   readonly 'webhook-timestamp': string;
   readonly 'webhook-signature': string;
 };
 
-// How far the clocks of sender and receiver may be apart; the reference libraries' number.
+// Maximum clock difference between sender and receiver, as in the reference libraries.
 const toleranceSeconds = 5 * 60;
-// One signature for each secret in rotation; more are a header made to burn time.
+// One signature for each secret in rotation. A header with more only wants to waste our CPU time.
 const maxSignatures = 10;
 
 /**
- * Whether a webhook was signed with one of the secrets and is at most 5 minutes old, or
- * ahead. Signatures are compared in constant time.
+ * Returns whether a webhook was signed with one of the secrets and its timestamp is within 5 minutes of
+ * now. Compares signatures in constant time.
  */
 export function verifyWebhook(received: {
   readonly headers: WebhookHeaders;

@@ -19,7 +19,7 @@ import { addKey, showKey } from './keys.js';
 import { printJson, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Opens an account: accounts are opened by application, not through the API. */
+/** Opens an account. Customers apply for accounts and operators open them; the API cannot. */
 export async function openAccount(call: Call): Promise<void> {
   const { database, flags } = call;
   const options = { name: requiredFlag(flags, 'name'), mode: modeOf(flags['mode'] ?? 'test') };
@@ -33,12 +33,12 @@ export async function openAccount(call: Call): Promise<void> {
   showKey(key, row);
 }
 
-/** Every account, newest first, at most a thousand. */
+/** Lists all accounts, newest first, at most a thousand. */
 export async function listAccounts(call: Call): Promise<void> {
   printRows(call, await newestAccounts(call.database), 'There is no account.', lineOf);
 }
 
-/** One account with its balances, and what operators did about it. */
+/** Shows an account with its balances and the operator commands on it. */
 export async function showAccount(call: Call): Promise<void> {
   const { database } = call;
   const id = requiredId('account', call);
@@ -66,7 +66,7 @@ export async function showAccount(call: Call): Promise<void> {
 const lineOf = ({ id, mode, state, name }: Account) =>
   `${id}  ${mode}  ${state.padEnd(6)}  ${name}`;
 
-/** Puts money on a test account. `--amount` is in major units, such as 1000.00. */
+/** Credits a test account. `--amount` is in major units, such as 1000.00. */
 export async function fundAccount(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
@@ -85,7 +85,7 @@ export async function fundAccount(call: Call): Promise<void> {
     console.log(writtenSum(balance.availableMinor, balance.currency));
 }
 
-/** Freezes, opens or closes an account; refused where payouts or money would be left behind. */
+/** Freezes, opens or closes an account. Closing is refused while it has open payouts or money. */
 export async function changeState(call: Call, state: AccountState): Promise<void> {
   const id = requiredId('account', call);
   const signature = signatureOf(call);
@@ -96,7 +96,7 @@ export async function changeState(call: Call, state: AccountState): Promise<void
   });
   console.log(`${id} is ${state}.`);
   if (state !== 'frozen') return;
-  // Only now: to wait with the change in hand could end in a deadlock with what is waited for.
+  // Only after the commit: waiting inside the transaction could deadlock with those decisions.
   try {
     await awaitDecisions(call.database, id);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { digitsOf, formatMinor, isCurrency, mostMinor, parseMajor } from '../domain/money.js';
 import { type Flags, requiredFlag, UsageError } from './usage.js';
 
-/** The currency that a command names. */
+/** Returns the currency that a flag names. */
 export function currencyOf(flags: Flags, name = 'currency'): string {
   const currency = requiredFlag(flags, name);
   if (isCurrency(currency)) return currency;
@@ -10,7 +10,7 @@ export function currencyOf(flags: Flags, name = 'currency'): string {
 
 type Rule = { readonly least?: bigint; readonly or?: string };
 
-/** A sum that a flag names in major units: `least` minor units or more, as far as a column holds it. */
+/** Parses a flag in major units and returns minor units, between `least` and the maximum of a column. */
 export function sumOf(flags: Flags, name: string, currency: string, rule: Rule = {}): bigint {
   const { least = 1n, or = '' } = rule;
   const minor = parseMajor(requiredFlag(flags, name), currency);

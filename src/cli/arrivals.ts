@@ -5,13 +5,13 @@ import { type Call, UsageError } from './usage.js';
 
 const header = ['currency', 'mode', 'state', 'payouts', 'late', 'latest by'];
 
-/** A year: what is older says little of the cut-offs of today. */
+/** Maximum period, a year: older payouts say little about today's cut-off times. */
 const mostDays = 366;
 
 /**
- * Compares estimated arrivals with what happened, by destination currency and mode: how many payouts
- * settled in the last days, and how many are open; how many of them were later than their estimate, or
- * are already; and the latest by how much. A payout without an estimate is not late.
+ * Compares estimated and actual arrivals, by destination currency and mode. Shows how many payouts settled
+ * in the last days and how many are open; how many of each are later than their estimate; and the longest
+ * delay. A payout without an estimate is not late.
  */
 export async function showArrivals({
   database,

@@ -15,12 +15,12 @@ import { wakeChunks } from '../temporal/workflowCalls.js';
 import { printJson, printRows } from './table.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
-/** Every batch that is under way, oldest first. */
+/** Lists the batches that are in progress, oldest first. */
 export async function listBatches(call: Call): Promise<void> {
   printRows(call, await listOpenBatches(call.database), 'No batch is under way.', summaryOf);
 }
 
-/** One batch with its counters, and the items that wait for an operator. */
+/** Shows a batch with its counters and the items that wait for an operator. */
 export async function showBatch(call: Call): Promise<void> {
   const id = requiredId('batch', call);
   const batch = existing('batch', id, await findBatchById(call.database, id));
@@ -40,7 +40,7 @@ export async function showBatch(call: Call): Promise<void> {
   for (const item of waiting) console.log(`  corridor payouts show ${item}`);
 }
 
-/** Withholds what the rail has not been given; what it has continues. False when it is over. */
+/** Stops submitting a batch's items; submitted ones continue. False if the batch is no longer in progress. */
 export async function pause(call: Call): Promise<boolean> {
   const { batch, isChanged } = await changeBatch(signedCall(call), 'pause', pauseBatch);
   console.log(
@@ -51,7 +51,7 @@ export async function pause(call: Call): Promise<boolean> {
   return isChanged;
 }
 
-/** Lets a paused batch continue at once. False when it was not paused. */
+/** Resumes a paused batch at once. False if it was not paused. */
 export async function resume(call: Call): Promise<boolean> {
   const signed = signedCall(call);
   return call.withTemporal(async (temporal) => {
@@ -71,7 +71,7 @@ function signedCall(call: Call) {
   return { ...call, id: requiredId('batch', call), signature: signatureOf(call) };
 }
 
-/** Changes a batch, and says who has in the same transaction. */
+/** Changes a batch and records the command in the same transaction. */
 async function changeBatch(
   { database, id, signature }: ReturnType<typeof signedCall>,
   verb: string,

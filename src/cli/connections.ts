@@ -13,22 +13,22 @@ import { readJson } from './jsonFile.js';
 import type { Call } from './usage.js';
 
 /**
- * Runs an operator's command on the configured database, or on that of the local stack; and with
- * a connection to Temporal where it asks for one.
+ * Runs an operator's command on the configured database, or on that of the local stack. Connects to
+ * Temporal only if the command needs it.
  */
 export async function withConnections<T>(
   directory: string,
   work: (connections: Omit<Call, 'id' | 'flags' | 'isJson' | 'isStuck'>) => Promise<T>,
 ): Promise<T> {
   const stack = await stackIn(directory);
-  const env = { ...stack.says, ...process.env };
+  const env = { ...stack.settings, ...process.env };
   if (!env.DATABASE_URL && !env.DATABASE_URL_FILE) {
     throw new ConfigError(
       `No stack runs in ${directory}, and DATABASE_URL is not set. Start one with corridor start, name ` +
         'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS to those of production.',
     );
   }
-  const config = readOperatorConfig(process.env, stack.says);
+  const config = readOperatorConfig(process.env, stack.settings);
   const { CORRIDOR_OPERATOR_KEY: operatorKey } = config;
   const database = connectDatabase({
     url: config.DATABASE_URL,
@@ -40,17 +40,17 @@ export async function withConnections<T>(
     return await work({
       database,
       operatorKey,
-      withTemporal: (ask) => withTemporal(stack.says, ask),
+      withTemporal: (work) => withTemporal(stack.settings, work),
       temporalUi: ui ? `${ui}/namespaces/${namespace}` : undefined,
       environment: env,
-      directory: stack.isThere ? directory : undefined,
+      directory: stack.isRunning ? directory : undefined,
     });
   } finally {
     await database.end({ timeout: 5 });
   }
 }
 
-/** Refuses a caller without a key. What the key allows, the database decides at each command. */
+/** Refuses a caller without a valid key. The database then checks what the key may do at each command. */
 export async function authenticate({
   database,
   operatorKey,
@@ -73,7 +73,7 @@ async function withTemporal<T>(
   stack: Environment,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
-  // It takes longer to load than most commands take, and most need none of it.
+  // Loaded lazily: importing Temporal's client takes longer than most commands run, and most do not need it.
   const { connectTemporal, refusalOf } = await import('../temporal/client.js');
   const temporal = connectTemporal(readOperatorTemporalConfig(process.env, stack));
   try {
@@ -93,15 +93,15 @@ const localStack = z.object({
   sandbox_bank_url: z.string().optional(),
 });
 
-/** What a local stack that runs in the directory says of itself, for what is not configured. */
+/** Reads the settings of a local stack running in the directory, as defaults for what is not configured. */
 async function stackIn(directory: string) {
   const stack = await readJson(join(directory, 'stack.json'), localStack);
-  const says: Environment = {
+  const settings: Environment = {
     DATABASE_URL: stack?.database_url,
     TEMPORAL_ADDRESS: stack?.temporal_address,
     TEMPORAL_UI_URL: stack?.temporal_ui_url ?? undefined,
     SANDBOX_BANK_URL: stack?.sandbox_bank_url,
     CORRIDOR_OPERATOR_KEY: stack?.operator_key,
   };
-  return { says, isThere: stack !== undefined };
+  return { settings, isRunning: stack !== undefined };
 }

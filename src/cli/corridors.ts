@@ -5,12 +5,12 @@ import { corridorCurrencies } from '../domain/corridor.js';
 import { printRows } from './table.js';
 import { type Call, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
-/** The rules that close or open corridors, those that hold and those to come. */
+/** Lists the current and scheduled rules that close or open corridors. */
 export async function showOpenings(call: Call): Promise<void> {
   printRows(call, await listOpenings(call.database), 'Every corridor is open.', lineOf);
 }
 
-/** Closes or opens the corridors from a currency, to one, or between two; now, or from a time on. */
+/** Closes or opens corridors from a currency, to a currency, or between two, now or from a future time. */
 export async function changeOpening(call: Call, verb: 'close' | 'open'): Promise<void> {
   const { database, flags } = call;
   const signature = signatureOf(call);
@@ -35,7 +35,7 @@ function currencyOf(flags: Flags, name: string): string | null {
   throw new UsageError(`--${name} expects a currency: ${corridorCurrencies().join(', ')}.`);
 }
 
-/** "USD to any currency  closed from …". */
+/** Formats a rule, such as "USD to any currency  closed from …". */
 function lineOf({ source, destination, isOpen, validFrom }: OpeningRow): string {
   const pair = `${source ?? 'any currency'} to ${destination ?? 'any currency'}`;
   return `${pair}  ${isOpen ? 'open' : 'closed'} from ${validFrom.toISOString()}`;

@@ -11,18 +11,18 @@ import { authenticate } from './connections.js';
 import { printJson, wrapped } from './table.js';
 import type { Call } from './usage.js';
 
-/** What a check has found: a fault says what to do; null where there is nothing to check here. */
+/** Result of a check. `fault` says what to do, null if none was found; `detail` says why it was skipped. */
 type Check = { readonly name: string; readonly fault: string | null; readonly detail: string };
 
-/** A clock that is further off could refuse a quote that is still good. */
+/** Maximum clock difference: beyond it, a quote that is still valid could be refused. */
 const clockToleranceMs = 1_000;
-/** Time enough to order another one. */
+/** Days before a certificate expires at which the check fails: enough to get a new one. */
 const certificateDays = 14;
-/** PostgreSQL stops when a disk is full; a busy day of events and histories is less than this. */
+/** PostgreSQL stops when its disk is full. This is more than a busy day of events and histories takes. */
 const leastFreeBytes = 2 * 1024 ** 3;
 const bankLimitMs = 5_000;
 
-/** Checks what the service rests on, a line each, and says what to do. False when something is wrong. */
+/** Checks the service's dependencies and prints a line for each, with a remedy for faults. False on any. */
 export async function examine(call: Call): Promise<boolean> {
   const { database, isJson, environment } = call;
   const checks = [
@@ -49,7 +49,7 @@ export async function examine(call: Call): Promise<boolean> {
   return checks.every(({ fault }) => fault === null);
 }
 
-/** A check answers '' where all is well, or what is wrong; `(…)` is why there is nothing to check. */
+/** Runs a check. `find` returns '' if all is well, the fault, or in parentheses why it cannot check. */
 async function check(name: string, find: () => Promise<string>): Promise<Check> {
   try {
     const found = await find();
@@ -74,7 +74,7 @@ async function databaseFault(database: Database): Promise<string> {
     : '';
 }
 
-/** Who may change what the books say: nobody, and payouts only the worker. */
+/** Checks the grants: no process may change ledger entries, and only the worker may change payouts. */
 async function rolesFault(database: Database): Promise<string> {
   const [row] = await database<{ roles: number; api: boolean; worker: boolean }[]>`
     select (select count(*)::int from pg_roles

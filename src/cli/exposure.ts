@@ -5,15 +5,15 @@ import { formatMinor, writtenSum } from '../domain/money.js';
 import { printJson, printTable } from './table.js';
 import type { Call } from './usage.js';
 
-/** A hundred years: what is promised has to be valued also when no new rates come. */
+/** A hundred years: open payouts must be valued even if new rates have stopped coming. */
 const anyAgeMs = 100 * 365 * 24 * 60 * 60 * 1000;
 
 const header = ['pair', 'mode', 'payouts', 'promised', 'average rate', 'worth now', 'difference'];
 
 /**
- * Shows what was accepted and has neither settled nor ended, by pair of currencies: the amounts that
- * were promised, and what the money that is held for them is worth at the mid rates of now. Above
- * zero the service would gain, if it bought the currency now.
+ * Shows the payouts that are accepted but not yet final, by currency pair: the amounts promised, and what
+ * the money held for them is worth at the current mid rates. A positive difference is what the service
+ * would gain by buying the currency now.
  */
 export async function showExposure({ database, isJson }: Call): Promise<void> {
   const rates = await currentRates(database, anyAgeMs);
@@ -22,7 +22,7 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
   const rows = exposures.map((open) => {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
     const amount = (minor: bigint) => writtenSum(minor, destination);
-    // One sum over the other, as the rate between two currencies is one figure over the other.
+    // crossMid divides its arguments: for two rates it gives their cross rate, here the average rate.
     const average = crossMid(formatMinor(netMinor, source), formatMinor(owedMinor, destination));
     const mid = midOf(rates, source, destination);
     const now = mid && convertFloor(netMinor, source, destination, mid);

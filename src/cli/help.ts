@@ -2,13 +2,13 @@ import { nearestName } from '../api/nearestName.js';
 import table from './commands.json' with { type: 'json' };
 import { wrapped } from './table.js';
 
-/** A command as help explains it. Its flags are parsed, explained and completed from `takes`. */
+/** A command's help text. `takes` also defines the flags that are parsed and completed. */
 type Command = {
   readonly takes?: string;
   readonly does: string;
   readonly flags?: { readonly [flag: string]: string };
   readonly more?: string;
-  /** Whether it changes something, and so leaves who and why in the audit log. */
+  /** Whether the command changes something, so that the audit log records the operator and the reason. */
   readonly signs?: boolean;
   readonly examples: readonly string[];
 };
@@ -25,7 +25,7 @@ function usageOf(name: string): string {
     .join(' ');
 }
 
-/** The flags of a command, or of all of them, and whether each takes a value. */
+/** Returns the flags of one command or of all, and whether each takes a value. */
 export function flagsOf(name?: string): Readonly<Record<string, 'string' | 'boolean'>> {
   const usages = (name === undefined ? commandNames : [name]).map(usageOf).join(' ');
   const found = [...usages.matchAll(/--([a-z-]+)( [^\s\]]+)?/g)];
@@ -36,19 +36,19 @@ export function flagsOf(name?: string): Readonly<Record<string, 'string' | 'bool
   return { ...Object.fromEntries(own), data: 'string', help: 'boolean', version: 'boolean' };
 }
 
-/** How many words may follow the name of a command. */
+/** Returns how many positional arguments may follow a command's name. */
 export function wordsAfter(name: string): number {
   if (name === 'help') return 2;
   const words = (commands.get(name)?.takes ?? '').replace(/\[?--.*$/, '');
   return words.split(' ').filter((word) => word !== '').length;
 }
 
-/** The command that the first words name, the longer name first. */
+/** Returns the command that the first words name, preferring a name of two words. */
 export function commandOf([first = '', second = '']: readonly string[]): string | undefined {
   return [`${first} ${second}`, first].find((name) => commands.has(name));
 }
 
-/** What is wrong with words that name no command, and which may have been meant. */
+/** Returns the error message for an unknown command, with the nearest known one if there is one. */
 export function unknownCommand(words: readonly string[]): string {
   const [group = '', verb = ''] = words;
   if (group === '') return 'A command is missing.';
@@ -67,7 +67,7 @@ export function unknownCommand(words: readonly string[]): string {
     : `There is no command "${sent}": ${group} takes ${verbs.join(', ')}.`;
 }
 
-/** The explanation of a command, of those that begin with a word, or a list of all. */
+/** Returns the help text of a command, or lists the commands of a group, or all commands. */
 export function helpOn(words: readonly string[]): string | undefined {
   const name = commandOf(words);
   const command = name === undefined ? undefined : commands.get(name);
@@ -110,7 +110,7 @@ function explanation(name: string, { does, flags = {}, more, examples }: Command
   ].join('\n');
 }
 
-/** A script for bash; zsh runs it as well. It knows the words and flags of every command. */
+/** Returns a completion script for bash or zsh that knows the words and flags of every command. */
 export function completion(shell: string): string | undefined {
   if (shell !== 'bash' && shell !== 'zsh') return undefined;
   const groups = [...new Set(commandNames.map((name) => name.split(' ')[0] ?? ''))];

@@ -27,13 +27,13 @@ import {
   UsageError,
 } from './usage.js';
 
-/** The outgoing key and the one that takes its place. */
+/** Maximum number of active keys with the same name: the outgoing one and its replacement. */
 const activeKeysOfName = 2;
 
-/** 30 days: who needs longer has not begun to change over. */
+/** 30 days: anyone who needs longer has not started to switch. */
 const longestOverlapHours = 720;
 
-/** Makes a key and shows it, once. */
+/** Creates a key and shows it once. */
 export async function createKey(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
@@ -55,8 +55,8 @@ export async function createKey(call: Call): Promise<void> {
 }
 
 /**
- * Makes a key that takes another one's place: the same name, scopes and addresses. The old one works for
- * `overlap` hours more, so that every caller can change over meanwhile.
+ * Creates a key that replaces another, with the same name, scopes and addresses. The old key stays valid
+ * for `overlap` hours, so that all callers can switch in that time.
  */
 export async function rollKey(call: Call): Promise<void> {
   const { database, flags } = call;
@@ -82,7 +82,7 @@ export async function rollKey(call: Call): Promise<void> {
   console.log(`${old.id} works until ${old.expiresAt?.toISOString()}.`);
 }
 
-/** Revokes a key: the next request with it is refused. */
+/** Revokes a key, effective from the next request. */
 export async function revokeKey(call: Call): Promise<void> {
   const id = requiredId('key', call);
   const signature = signatureOf(call);
@@ -94,7 +94,7 @@ export async function revokeKey(call: Call): Promise<void> {
   console.log(`${id} is revoked.`);
 }
 
-/** The keys of an account, none of which can be read from what is stored. */
+/** Lists the keys of an account. Only hashes are stored, so the keys themselves cannot be shown. */
 export async function listKeys(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
@@ -116,7 +116,7 @@ function stateOf({ revokedAt, expiresAt, isActive }: ApiKey): string {
     : `expired ${expiresAt.toISOString()}`;
 }
 
-/** Adds a key to its account; the key itself is nowhere but in the result. */
+/** Adds a key to an account. Only the return value contains the key itself; the database has its hash. */
 export async function addKey(
   sql: Sql,
   account: Account,
@@ -134,7 +134,7 @@ export async function addKey(
   return { key, row };
 }
 
-/** Shows a new key. */
+/** Prints a new key. */
 export function showKey(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);

@@ -8,7 +8,7 @@ import { currencyOf, sumOf } from './amounts.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Sets what an account may send of a currency, or by a corridor, at most. A missing flag changes nothing. */
+/** Sets an account's limits for a currency or a corridor. Limits without a flag stay as they are. */
 export async function changeLimits(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredId('account', call);
@@ -34,7 +34,7 @@ export async function changeLimits(call: Call): Promise<void> {
   await showLimits(call);
 }
 
-/** Shows each limit of an account with what of it is used. */
+/** Shows each limit of an account and how much of it is used. */
 export async function showLimits(call: Call): Promise<void> {
   const id = requiredId('account', call);
   existing('account', id, await findAccount(call.database, id));
@@ -61,7 +61,7 @@ export async function showLimits(call: Call): Promise<void> {
   }
 }
 
-/** Sets above which sum a payout waits for its beneficiary's details to be some hours old. */
+/** Sets the sum above which payouts are held until the beneficiary's details are some hours old. */
 export async function changePayeeDelay(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredId('account', call);
@@ -69,7 +69,7 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   const currency = currencyOf(flags);
   const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
   const aboveMinor = above === 'none' ? 0n : sumOf(flags, 'above', currency, { least: 0n, or });
-  // 30 days: who waits longer closes the account.
+  // At most 30 days: an operator who wants a longer delay should close the account instead.
   if (!/^([1-9]|[1-9]\d|[1-6]\d\d|7[01]\d|720)$/.test(hours)) {
     throw new UsageError('--hours expects a number of hours, 1 to 720.');
   }
@@ -85,7 +85,7 @@ export async function changePayeeDelay(call: Call): Promise<void> {
 
 const or = 'none, or ';
 
-/** Null leaves a limit as it is, and zero ends it. */
+/** Parses a limit: null leaves it as it is, zero removes it. */
 function limitOf(flags: Call['flags'], name: string, currency: string): bigint | null {
   if (flags[name] === undefined) return null;
   return flags[name] === 'none' ? 0n : sumOf(flags, name, currency, { or });

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import { enableCompileCache } from 'node:module';
 
-// What a command loads is compiled once and not at each command, so it is loaded after this. In our own
-// folder: in one that others can write to, they could put code. Where it cannot be written, as in the
-// image, nothing is kept.
+// Caches compiled modules between commands, so everything else is imported after this call. The cache is in
+// our own folder, because in one that others can write to, they could plant code. If the folder is
+// read-only, as in the container image, nothing is cached.
 enableCompileCache(`${import.meta.dirname}/../../../node_modules/.cache/corridor`);
 const { runCommand } = await import('./run.js');
 process.exitCode = await runCommand(process.argv.slice(2));

@@ -11,7 +11,7 @@ import { type OperatorRole, operatorRoles } from '../domain/operator.js';
 import { printRows } from './table.js';
 import { type Call, type Flags, reasonOf, requiredFlag, signatureOf, UsageError } from './usage.js';
 
-/** Every operator, with the role and how old the key is. */
+/** Lists all operators with their roles and the dates of their keys or identities. */
 export async function showOperators(call: Call): Promise<void> {
   const none = 'There are no operators: see corridor operators first.';
   printRows(call, await listOperators(call.database), none, (operator) => {
@@ -23,7 +23,10 @@ export async function showOperators(call: Call): Promise<void> {
   });
 }
 
-/** One of the first two admins, who approve for each other, or a lost key: by the owner of the database. */
+/**
+ * Enrols one of the first two admins, who approve each other's commands, or replaces a lost key. Needs the
+ * database owner's login.
+ */
 export async function addFirstOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   const reason = reasonOf(call.flags);
@@ -37,12 +40,12 @@ export async function addFirstOperator(call: Call): Promise<void> {
   showKey(name, key);
 }
 
-/** Adds an operator, and shows the key, once, of one who does not sign in. */
+/** Adds an operator. An operator who does not sign in gets a key, which is shown once. */
 export function addOperator(call: Call): Promise<void> {
   return giveProof(call, 'add', roleOf({ role: requiredFlag(call.flags, 'role') }));
 }
 
-/** Replaces an operator's key, which stops working: your own or, as an admin, anyone's. */
+/** Replaces an operator's key, your own or, as an admin, anyone's. The old key stops working. */
 export function rollOperator(call: Call): Promise<void> {
   return giveProof(call, 'roll', roleOf(call.flags));
 }
@@ -60,7 +63,7 @@ async function giveProof(call: Call, verb: 'add' | 'roll', role: OperatorRole | 
   console.log(`${name} signs in as ${identity}: corridor sign-in.`);
 }
 
-/** Ends an operator's key at once. */
+/** Revokes an operator at once. */
 export async function endOperator(call: Call): Promise<void> {
   const name = nameOf(call);
   await revokeOperator(call.database, signatureOf(call), name);
@@ -72,13 +75,13 @@ function showKey(name: string, key: string): void {
   console.log(`              of ${name}; it is not shown again. Set CORRIDOR_OPERATOR_KEY to it.`);
 }
 
-/** Small letters of ASCII: no name looks like another person's. */
+/** Lower-case ASCII only, so that no name can look like another. */
 function nameOf({ id }: Call): string {
   if (/^[a-z0-9][a-z0-9._@+-]{0,63}$/.test(id)) return id;
   throw new UsageError('NAME expects 1 to 64 of a-z, 0-9 and . _ @ + -, such as grace.hopper.');
 }
 
-/** What the provider calls the person, letter by letter: a `sub` may have an address with capitals in it. */
+/** The identity exactly as the provider returns it: case matters, as a `sub` may contain capitals. */
 function identityOf(text: string): string {
   if (/^[\x21-\x7e]{1,255}$/.test(text)) return text;
   throw new UsageError('--identity expects up to 255 of ASCII, no spaces, as the provider has it.');

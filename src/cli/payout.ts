@@ -12,13 +12,13 @@ import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/s
 import { printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
 
-/** What would be accepted of a payout now, by the rules that also decide. */
+/** Returns the commands that would be accepted for a payout now, by the same rules that decide them. */
 export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): readonly Offer[] {
   const inSuspense = sumOn(entries, 'suspense', row.destinationCurrency ?? '');
   return offersOf(standingOf(row), inSuspense !== 0n);
 }
 
-/** One payout with everything that happened to it, what it waits for and what may be done. */
+/** Shows a payout with its full history, what it waits for and which commands would be accepted. */
 export async function showPayout(call: Call): Promise<void> {
   const id = requiredId('payout', call);
   const view = await viewOf(call, id);
@@ -38,7 +38,7 @@ async function viewOf(call: Call, id: string) {
     callbacksOf(database, id),
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
-    // Only what is not over has something to try, and an answer worth the call.
+    // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
     isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, payout),
   ]);
   const workflow = workflowOf(call, payout.driver);
@@ -54,7 +54,7 @@ async function viewOf(call: Call, id: string) {
   };
 }
 
-/** What the workflow tries at the moment, as far as Temporal says so. */
+/** Returns the workflow's pending activities, or a line saying that Temporal cannot report them. */
 async function attemptsOf({ withTemporal }: Call, { driver }: PayoutRow) {
   try {
     const { pendingActivities } = await import('../temporal/workflowCalls.js');
@@ -70,7 +70,7 @@ function workflowOf({ temporalUi }: Call, driver: string): string {
     : `${temporalUi}/workflows/${encodeURIComponent(driver)}`;
 }
 
-/** How another operator executes a proposal. */
+/** Returns the command with which another operator approves a proposal. */
 export function approvalOf(id: string, action: string, operator: string): Offer {
   return {
     command: `corridor payouts approve ${id} --proposal ${action} --reason TEXT`,
@@ -94,7 +94,7 @@ function linesOf(view: View): readonly string[] {
     ...(found === null ? [] : [wrapped(found, '    ')]),
     ...fact('Who can act', wait?.who ?? null),
     ...fact('Account', `${row.accountId} (${row.mode})`),
-    // Of a refused payout it may be one that there never was.
+    // A refused payout may name a beneficiary that never existed.
     ...fact('Beneficiary', `${row.beneficiaryId}${row.refusal ? '' : ' (its details are sealed)'}`),
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
@@ -127,7 +127,7 @@ function linesOf(view: View): readonly string[] {
   ];
 }
 
-/** What may be done next: a command stands alone on its line, for copying, and what it does on the next. */
+/** Formats the next possible commands: each alone on its line, for copying, followed by what it does. */
 export function nextLines(offers: readonly Offer[]): readonly string[] {
   const headings = { 'Would be accepted now:': false, 'Next, for another operator:': true };
   return Object.entries(headings).flatMap(([heading, isApproval]) => {

@@ -21,7 +21,7 @@ import { approvalOf, nextLines, offersNow } from './payout.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Payouts of every account, longest waiting first: the stuck ones, unless filters say otherwise. */
+/** Lists payouts of all accounts, longest waiting first: the stuck ones, unless filters select others. */
 export async function listPayouts(call: Call): Promise<void> {
   const { database, flags, isStuck } = call;
   const { status: named, account } = flags;
@@ -69,12 +69,12 @@ function lineOf(row: PayoutRow, proposer: string | undefined): string {
   ].join('\n');
 }
 
-/** A payout's workflow answers when the rail has; a look-up and a void take seconds. */
+/** Timeout of a command: the payout's workflow waits for the rail, and a look-up and a void take seconds. */
 const actionLimitMs = 60_000;
 
 /**
- * Stores an operator's command, and has the payout's workflow execute it by its id alone. True
- * when it was not refused.
+ * Stores an operator's command and passes only its ID to the payout's workflow, which executes it. False
+ * if the command was refused.
  */
 async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<boolean> {
   const { database, flags } = call;
@@ -85,22 +85,22 @@ async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<b
     const fault = faultOf(command, new Date());
     if (fault !== undefined) throw new UsageError(fault);
     const action = await insertRequest(database, id, signatureOf(call), command);
-    // Said first: who is interrupted now can look for it, and send it again.
+    // Printed before the call, so that an interrupted operator can look the command up and repeat it.
     console.log(`Audit line ${action}.`);
     const update = { name: operateUpdate.name, args: [action] };
     const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
     console.log(`${outcome}: ${detail}`);
-    await sayWhatIsNext(database, { id, verb, action, outcome });
+    await printNextSteps(database, { id, verb, action, outcome });
     return outcome !== 'refused';
   });
 }
 
-type Asked = Record<'id' | 'verb' | 'action', string> & Pick<OperatorResult, 'outcome'>;
+type Answered = Record<'id' | 'verb' | 'action', string> & Pick<OperatorResult, 'outcome'>;
 
-/** After a refusal, what would be accepted instead; after a proposal, how it is approved. */
-async function sayWhatIsNext(
+/** Prints what would be accepted instead of a refused command, or how a proposal is approved. */
+async function printNextSteps(
   database: Call['database'],
-  { id, verb, action, outcome }: Asked,
+  { id, verb, action, outcome }: Answered,
 ): Promise<void> {
   if (outcome === 'done') return;
   const row = existing('payout', id, await findPayoutById(database, id));
@@ -108,7 +108,7 @@ async function sayWhatIsNext(
     outcome === 'proposed'
       ? [approvalOf(id, action, 'you')]
       : offersNow(row, await entriesOf(database, id));
-  // What was refused just now would be again.
+  // Omits the command that was just refused: it would be refused again.
   const others = offers.filter(
     ({ command }) => !command.startsWith(`corridor payouts ${verb} ${id} --reason`),
   );
@@ -117,7 +117,7 @@ async function sayWhatIsNext(
 
 type CommandMaker = (flags: Call['flags'], row: PayoutRow) => OperatorCommand;
 
-/** The commands on a payout by their verbs, each made of its flags. */
+/** Commands on a payout by verb, each built from the command line's flags. */
 const commandsOn: Readonly<Record<string, CommandMaker>> = {
   retry: () => ({ kind: 'retryNow' }),
   settle: (flags) => ({ kind: 'markSettled', evidence: requiredFlag(flags, 'evidence') }),
@@ -143,7 +143,7 @@ const commandsOn: Readonly<Record<string, CommandMaker>> = {
   },
 };
 
-/** `corridor payouts VERB` of each verb that changes a payout. */
+/** The CLI commands `payouts VERB`, one for each verb that changes a payout. */
 export const payoutCommands = Object.fromEntries(
   Object.entries(commandsOn).map(([verb, commandOf]) => [
     `payouts ${verb}`,
@@ -168,7 +168,7 @@ function postingOf(text: string): PostingText {
   );
 }
 
-/** Minor units as text, which JSON can hold; undefined where it is no amount of the currency. */
+/** Returns minor units as text, because JSON cannot hold a bigint; undefined if the amount is invalid. */
 function minorOf(amount: string, currency: string): string | undefined {
   return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
 }

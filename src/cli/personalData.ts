@@ -6,10 +6,10 @@ import { recordCommand } from '../db/operatorActions.js';
 import { createKeyring } from '../db/personalData.js';
 import { type Call, requiredId, signatureOf } from './usage.js';
 
-/** It looks through every idempotency key of the account: a minute for some ten million. */
+/** Timeout of an erasure. It scans all idempotency keys of the account: about a minute for ten million. */
 const eraseLimitMs = 10 * 60_000;
 
-/** Forgets who a beneficiary was: from then on nothing decrypts it. */
+/** Erases a beneficiary's personal data: from then on nothing can decrypt it. */
 export async function erase(call: Call): Promise<void> {
   const id = requiredId('beneficiary', call);
   const signature = signatureOf(call);
@@ -20,7 +20,7 @@ export async function erase(call: Call): Promise<void> {
   console.log(`${id} is erased.`);
 }
 
-/** Wraps every account's key by the first of two master keys, while the processes use both. */
+/** Rewraps all account keys with the first of two master keys, while the running processes accept both. */
 export async function rotateMasterKey(call: Call): Promise<void> {
   const signature = signatureOf(call);
   const keyring = createKeyring(readMasterKeyConfig(process.env).MASTER_KEY);

@@ -5,7 +5,7 @@ import { tableProvider } from '../rates/table.js';
 import { printRows } from './table.js';
 import { type Call, Refused, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** A provider by the name that RATE_SOURCE has for it. */
+/** Returns a rate provider by its name in RATE_SOURCE. */
 export function rateProviderOf(name: string) {
   if (name === 'ecb') return ecbProvider;
   if (name === 'reference') return referenceSource;
@@ -13,7 +13,7 @@ export function rateProviderOf(name: string) {
   throw new UsageError('corridor rates use expects reference, ecb or table.');
 }
 
-/** Every rate that waits for an operator. */
+/** Lists the rates that wait for an operator's decision. */
 export async function listRates(call: Call): Promise<void> {
   const rates = await listWaitingRates(call.database);
   printRows(call, rates, 'No rate is waiting for a decision.', (rate) => {
@@ -22,14 +22,14 @@ export async function listRates(call: Call): Promise<void> {
   });
 }
 
-/** Takes rates of this provider alone from now on. */
+/** Pins the rate provider: from now on only its rates are accepted. */
 export async function useProvider(call: Call): Promise<void> {
   const { database, id: name } = call;
   await pinProvider(database, rateProviderOf(name), signatureOf(call));
   console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
 }
 
-/** Accepts or rejects a rate that waits. */
+/** Accepts or rejects a waiting rate. */
 export async function decideWaitingRate(
   call: Call,
   outcome: 'accepted' | 'rejected',

@@ -7,17 +7,16 @@ import { statedSum } from '../domain/payout.js';
 import { printJson } from './table.js';
 import type { Call } from './usage.js';
 
-/** More than this in one list is a broken interface, not so many breaks. */
+/** Maximum number of breaks listed: more than this means that the interface is broken. */
 const listLimit = 1_000;
 
-/** Somebody waits for it, but a large ledger has to be read whole. */
+/** Timeout of a comparison. An operator is waiting, but a large ledger has to be read in full. */
 const comparisonLimitMs = 10 * 60_000;
 
 /**
- * Shows what the bank's statements and the ledger say, a currency and item by item, as far
- * as the worker has read the statements; the sum of all postings; what is held for payouts that
- * have not settled; balances that are not the sum of their postings; and orphans. True when there
- * is no break.
+ * Compares the bank's statements, as far as the worker has read them, with the ledger, by currency and
+ * by item. Also shows the sum of all postings, the money held for unsettled payouts, balances that differ
+ * from the sum of their postings, and orphaned rows. True if there is no break.
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   const [movements, sums, breaks, balances, orphans] = await Promise.all([
@@ -34,7 +33,7 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     return count === 0;
   }
   for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
-    // The bank names the currency, which may be none that there is.
+    // The currency code comes from the bank and may not exist.
     const sum = (minor: bigint) => (isCurrency(currency) ? writtenMinor(minor, currency) : minor);
     console.log(`${currency} ${direction}s  bank ${sum(bankMinor)}  ledger ${sum(ledgerMinor)}`);
   }

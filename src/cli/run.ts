@@ -10,10 +10,10 @@ import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } fr
 import { type Flags, Refused, UsageError } from './usage.js';
 import { workOf } from './works.js';
 
-/** What the shell receives; help.ts explains them. */
+/** Exit codes; help.ts explains them to users. */
 const exitCodes = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
 
-/** Runs the command that is typed; the exit code. */
+/** Runs the command and returns its exit code. */
 export async function runCommand(args: readonly string[]): Promise<number> {
   const words = args.filter((arg) => !arg.startsWith('-'));
   try {
@@ -45,7 +45,7 @@ type Typed = {
   readonly set: ReadonlySet<string>;
 };
 
-/** Takes the words and flags apart; a flag that no command has is refused. */
+/** Splits the arguments into words and flags. Rejects flags that no command has. */
 function parse(args: readonly string[]): Typed {
   const options = Object.fromEntries(
     Object.entries(flagsOf()).map(([name, type]) => [
@@ -92,10 +92,10 @@ async function run(typed: Typed): Promise<number> {
   return perform(name, typed);
 }
 
-/** The build puts this file three folders below it. */
+/** The package's root, three folders above this file in the build. */
 const root = `${import.meta.dirname}/../../..`;
 
-/** That a command has no flag and no word that it does not take. */
+/** Rejects flags and words that the command does not take. */
 function checkShape(name: string, { words, flags, set }: Typed): void {
   const known = flagsOf(name);
   const other = [...Object.keys(flags), ...set].find((flag) => !Object.hasOwn(known, flag));
@@ -104,7 +104,7 @@ function checkShape(name: string, { words, flags, set }: Typed): void {
   if (extra !== undefined) throw new UsageError(`corridor ${name} takes no further "${extra}".`);
 }
 
-/** What the owner of the database does before there are operators, and what only says what is wrong. */
+/** Commands without an operator key: the database owner's first steps, and the diagnosis. */
 const withoutKey = new Set(['migrate', 'operators first', 'doctor']);
 
 async function perform(name: string, { words, flags: typed, set }: Typed): Promise<number> {
@@ -157,7 +157,7 @@ function batchOf({ batch }: Flags): number | undefined {
   return count;
 }
 
-/** The ports of the stack: as typed, or all of them `byDefault`, or each its usual one. */
+/** Returns the stack's ports: as typed, else `byDefault` for all of them, else the usual port of each. */
 function portsOf(flags: Flags, byDefault?: number): StackPorts {
   const port = (name: string, usual: number) => {
     const text = flags[name];

@@ -17,23 +17,23 @@ const session = z.object({
 });
 const refusal = z.object({ message: z.string() });
 
-/** It verifies a token with the provider's keys, which it may have to read first. */
+/** Timeout of a request: to verify the token, the sign-in service may have to fetch the provider's keys. */
 const answerLimitMs = 20_000;
 
 /**
- * Signs an operator in at the company's OpenID provider, by a browser on any device (RFC 8628). The key of
- * the session stands alone on standard output, for a variable of the shell.
+ * Signs an operator in at the company's OpenID provider, with a browser on any device (RFC 8628). Prints
+ * only the session key to standard output, so that a shell variable can capture it.
  */
 export async function signIn(): Promise<void> {
   const url = readSignInCallerConfig(process.env).CORRIDOR_SIGN_IN_URL.replace(/\/$/, '');
-  const { issuer, client_id: clientId } = await ask(provider, `${url}/provider`);
+  const { issuer, client_id: clientId } = await request(provider, `${url}/provider`);
   const token = await tokenAt(issuer, clientId).catch((error: unknown) => {
     if (error instanceof ResponseBodyError)
       throw new Refused(`${issuer} refuses: ${error.error_description ?? error.error}.`);
     throw new ConfigError(`${issuer} cannot sign you in: ${String(error)}`);
   });
   if (token === undefined) throw new Refused(`${issuer} gave no ID token: allow the scope openid.`);
-  const begun = await ask(session, `${url}/sessions`, {
+  const begun = await request(session, `${url}/sessions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}` },
   });
@@ -64,9 +64,9 @@ async function pollUntilExpired(provider: Configuration, flow: DeviceAuthorizati
   }
 }
 
-async function ask<T>(shape: z.ZodType<T>, url: string, request: RequestInit = {}): Promise<T> {
+async function request<T>(shape: z.ZodType<T>, url: string, init: RequestInit = {}): Promise<T> {
   const signal = AbortSignal.timeout(answerLimitMs);
-  const response = await fetch(url, { ...request, redirect: 'error', signal }).catch(() => {
+  const response = await fetch(url, { ...init, redirect: 'error', signal }).catch(() => {
     throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} does not answer.`);
   });
   const body: unknown = await response.json().catch(() => undefined);

@@ -1,6 +1,6 @@
 import type { Call } from './usage.js';
 
-/** What every terminal has. */
+/** Line width that every terminal has. */
 const columns = 80;
 
 /** Prints a table: its first row is the header, and a column is as wide as its widest cell. */
@@ -10,13 +10,13 @@ export function printTable(table: readonly (readonly string[])[]): void {
   for (const row of table) console.log(cells(row).join('  ').trimEnd());
 }
 
-/** Prints something for scripts: an amount in minor units is a string, as a number would lose digits. */
+/** Prints JSON for scripts. Minor units become strings, because a JSON number would lose digits. */
 export function printJson(value: unknown): void {
   const text = (_: string, part: unknown) => (typeof part === 'bigint' ? `${part}` : part);
   console.log(JSON.stringify(value, text, 2));
 }
 
-/** Prints what was found: for people a line or more each, or what there is to say of none. */
+/** Prints rows as JSON, or for people as one or more lines each; `none` if there are no rows. */
 export function printRows<Row>(
   { isJson }: Pick<Call, 'isJson'>,
   rows: readonly Row[],
@@ -28,7 +28,7 @@ export function printRows<Row>(
   else for (const row of rows) console.log(lineOf(row));
 }
 
-/** A text in lines that fit a terminal, each indented; a word that is longer is left whole. */
+/** Wraps a text into indented lines that fit a terminal. A word longer than a line stays whole. */
 export function wrapped(text: string, indent: string, next = indent): string {
   const lines = [indent];
   for (const word of text.split(/\s+/)) {

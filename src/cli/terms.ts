@@ -8,7 +8,7 @@ import { sumOf } from './amounts.js';
 import { printRows } from './table.js';
 import { type Call, existing, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
-/** Terms in force and scheduled ones: everyone's, or those that an account has of its own. */
+/** Lists current and scheduled terms: the general ones, or an account's own. */
 export async function showTerms(call: Call): Promise<void> {
   const { database, id: currency, flags } = call;
   const accountId = await accountOf(database, flags);
@@ -16,7 +16,7 @@ export async function showTerms(call: Call): Promise<void> {
   printRows(call, rows, 'No terms found.', lineOf);
 }
 
-/** Schedules terms: what no flag names stays as it would be then. */
+/** Schedules terms. Values without a flag stay as they will be at that time. */
 export async function setTerms(call: Call): Promise<void> {
   const { database, id: currency, flags } = call;
   const signature = signatureOf(call);
@@ -35,7 +35,7 @@ export async function setTerms(call: Call): Promise<void> {
   console.log(line);
 }
 
-/** What the payouts of the last 30 days would have paid in fees; nothing changes. */
+/** Shows the fees that the last 30 days' payouts would have paid under these terms; changes nothing. */
 export async function previewTerms({ database, id: currency, flags }: Call): Promise<void> {
   const terms = await termsTyped(database, currency, flags, new Date());
   const compared = await compareFees(database, terms);
@@ -64,7 +64,7 @@ async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): P
     maximumMinor: sum('maximum', present.maximumMinor),
     spreadBasisPoints: basisPointsOf(flags, 'spread', present.spreadBasisPoints),
   };
-  // The API takes no larger amount in any currency.
+  // 10^14 is the API's maximum amount in every currency.
   if (terms.maximumMinor > 10n ** 14n || feeFor(terms.maximumMinor, terms) >= terms.maximumMinor) {
     const most = writtenMinor(10n ** 14n, currency);
     throw new UsageError(`--maximum expects more than its own fee, and at most ${most}.`);
@@ -83,7 +83,7 @@ async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
   return existing('account', account, await findAccount(sql, account)).id;
 }
 
-/** "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
+/** E.g. "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
 function lineOf(row: TermsRow): string {
   const [fixed, minimum, maximum] = [row.fixedMinor, row.minimumMinor, row.maximumMinor].map(
     (minor) => writtenMinor(minor, row.currency),

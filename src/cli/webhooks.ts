@@ -3,7 +3,7 @@ import { type AilingEndpoint, ailingEndpoints } from '../db/operatorLists.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing } from './usage.js';
 
-/** The endpoints that fail, or are disabled: those of all accounts, or of one. */
+/** Lists failing and disabled endpoints, of all accounts or of one. */
 export async function listWebhooks(call: Call): Promise<void> {
   const { database, flags } = call;
   const { account } = flags;

@@ -2,8 +2,8 @@ import { readLoginConfig } from '../config.js';
 import type { Call } from './usage.js';
 
 /**
- * What works on a database, by its words; the exit code is 1 where it answers false. Each loads its own
- * file, for a command is over in the time that loading all of them takes.
+ * Commands that work on a database, by name. The exit code is 1 if a command returns false. Each imports
+ * its own file, because loading all of them takes as long as running a command.
  */
 export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
@@ -67,7 +67,7 @@ async function migrateForLogins({ database }: Call): Promise<void> {
   console.log(applied.length === 0 ? 'Nothing to do.' : `Applied ${applied.join(', ')}.`);
 }
 
-/** What a command does: of those that change a payout, payouts.ts has the list. */
+/** Returns a command's function. payouts.ts lists the commands that change a payout. */
 export async function workOf(
   name: string,
 ): Promise<((call: Call) => Promise<unknown>) | undefined> {

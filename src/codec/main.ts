@@ -9,7 +9,7 @@ import { listen } from '../metricsServer.js';
 import { runProcess } from '../process.js';
 import { encryptingCodec } from '../temporal/encryption.js';
 
-/** Of base64 in JSON: as much as Temporal takes in one message, which is 4 MB, and then some. */
+/** Maximum size of a request body: Temporal's message limit of 4 MB as base64 in JSON, with some margin. */
 const bodyBytes = 6 * 1024 * 1024;
 const requestTimeoutMs = 10_000;
 
@@ -22,8 +22,8 @@ const bodyForm = z.object({
 type Answer = { readonly status: number; readonly body: object };
 
 /**
- * Decrypts payloads for the Temporal UI and the Temporal CLI, by their protocol of remote codecs. It
- * only decrypts: what people send to workflows needs no encryption to be read.
+ * Decrypts payloads for the Temporal UI and the Temporal CLI, using their remote codec protocol. It only
+ * decrypts: workflows also read unencrypted payloads, so input sent from there needs no encryption.
  */
 function createCodecServer(config: CodecConfig) {
   const codec = encryptingCodec(config.TEMPORAL_ENCRYPTION_KEYS);
@@ -36,7 +36,7 @@ function createCodecServer(config: CodecConfig) {
       return problem(401, 'Authorization: expected Bearer and CODEC_TOKEN');
     if (method !== 'POST' || !url?.endsWith('/decode'))
       return problem(404, 'expected POST /decode');
-    // Node reads as many bytes as the header says, and no more.
+    // Checking the header is enough: Node never reads more bytes than it declares.
     if (!(Number.parseInt(headers['content-length'] ?? '', 10) <= bodyBytes))
       return problem(413, `expected a Content-Length of at most ${bodyBytes}`);
     try {
@@ -47,7 +47,7 @@ function createCodecServer(config: CodecConfig) {
       return problem(400, error instanceof Error ? error.message : String(error));
     }
   };
-  // The UI is a page of another origin, whose browser asks for leave first.
+  // The UI has another origin, so browsers send a CORS preflight request first.
   const headers = {
     'access-control-allow-origin': config.CODEC_UI_ORIGIN,
     'access-control-allow-methods': 'POST',

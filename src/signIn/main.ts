@@ -8,15 +8,15 @@ import { listen } from '../metricsServer.js';
 import { runProcess } from '../process.js';
 import { createVerifier } from './provider.js';
 
-/** A request is its headers alone, in which Node takes 16 KiB: room for the largest token. */
+/** Requests have only headers, for which Node allows 16 KiB: enough for the largest token. */
 const requestTimeoutMs = 10_000;
 
 type Answer = { readonly status: number; readonly body: object };
 const problem = (status: number, message: string): Answer => ({ status, body: { message } });
 
 /**
- * Begins sessions of operators who prove by a token of the company's OpenID provider who they are. The
- * database knows which identities are operators, and what the key of a session may do.
+ * Starts sessions for operators who present an ID token of the company's OpenID provider. The database
+ * knows which identities are operators and what a session key may do.
  */
 function createSignInServer(config: SignInConfig, database: Database, log: Logger) {
   const verify = createVerifier(config);
