@@ -98,8 +98,8 @@ const batchWorker = {
 } as const;
 
 /**
- * A small young generation, because a page of results is a megabyte of short-lived text. A garbage
- * collection, which all requests wait for, then takes 3 ms instead of 15, and unread pages retain less memory.
+ * A small young generation, because a page of results is a megabyte of short-lived text. Its garbage
+ * collection, which blocks all requests, then takes 3 ms instead of 15, and unread pages retain less.
  */
 const api = { flags: ['--max-semi-space-size=8'] } as const;
 const bank = { folder: 'sandbox/bank' } as const;
@@ -408,7 +408,7 @@ function emptyDirectory(directory: string): void {
   }
 }
 
-/** The folder for built servers, shared by all clones of the repository. */
+/** The cache folder for Temporal's binaries, shared by all clones of the repository. */
 function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
   return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '../src/cli', '.cache'), 'corridor');
 }

@@ -1,4 +1,4 @@
-/** What falls due within this time is done together: one sync, one callback. */
+/** Steps due within the same slot are processed together, with one sync and one callback. */
 const slotMs = 20;
 
 export type Agenda = {
@@ -7,8 +7,8 @@ export type Agenda = {
 };
 
 /**
- * Hands out keys when they fall due (`dueMs` since the epoch, at most a day ahead), all of a
- * slot at once. It holds what the books hold, so its size has no limit of its own.
+ * Calls back with keys when they are due (`dueMs` since the epoch, at most a day ahead), all of a slot
+ * at once. It has no size limit of its own, because it holds only keys that the books hold.
  */
 export function createAgenda(onDue: (keys: readonly string[]) => void): Agenda {
   const slots = new Map<number, { readonly keys: string[]; readonly timer: NodeJS.Timeout }>();

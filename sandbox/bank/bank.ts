@@ -10,7 +10,7 @@ import { type ClearingOptions, randomId, startClearing } from './clearing.js';
 import type { Fact, TransferOrder } from './facts.js';
 import { planOf, reasonOf } from './orders.js';
 
-/** The answer to one transfer. `unknown` is the silence of a bank that timed out. */
+/** The answer to one transfer. `unknown` simulates a bank that timed out. */
 export type SubmitAnswer = { readonly key: string } & (
   | { readonly outcome: 'accepted'; readonly bank_reference: string }
   | { readonly outcome: 'rejected'; readonly code: string; readonly reason: string }
@@ -22,16 +22,16 @@ export type VoidAnswer =
   | { readonly key: string; readonly outcome: 'too_late'; readonly state: BankTransfer['state'] };
 
 export type BankOptions = Omit<ClearingOptions, 'books' | 'record'> & {
-  /** How long a transfer's key is recognised; after that the same key is another transfer. */
+  /** How long a transfer's key is recognised. After that, the same key creates a new transfer. */
   readonly keyRetentionMs: number;
 };
 
 export type Bank = ReturnType<typeof createBank>;
 
 /**
- * The bank behind the wire. Each method decides without waiting, so that of two requests
- * with one key the second sees what the first has done, and answers only when all that its
- * answer rests on is on disk. What was pending in the journal goes on at once.
+ * The bank without its HTTP interface. Each method decides synchronously, so that of two requests with one
+ * key the second sees the effect of the first, and answers only when everything the answer depends on is
+ * on disk. Transfers pending in the journal continue at once.
  */
 export function createBank(options: BankOptions) {
   const { journal } = options;
@@ -40,7 +40,7 @@ export function createBank(options: BankOptions) {
   const record = (fact: Fact) => books.apply(journal.write(fact));
   const clearing = startClearing({ ...options, books, record });
 
-  /** What the bank remembers of a key: a transfer for as long as declared, a void for ever. */
+  /** Returns what the bank knows of a key: a transfer within the retention time, a void for ever. */
   function recall(key: string): Known | undefined {
     const known = books.find(key);
     if (known === undefined || known.state === 'voided') return known;
@@ -83,7 +83,7 @@ export function createBank(options: BankOptions) {
       await journal.durable();
       return answers;
     },
-    /** Refuses the key for ever, also one never seen; too late for one that has an answer. */
+    /** Refuses the key for ever, even one never seen. Too late if the key already has a transfer. */
     voidKey: async (key: string): Promise<VoidAnswer> => {
       const known = recall(key);
       if (known === undefined) record({ type: 'voided', key });
@@ -92,7 +92,7 @@ export function createBank(options: BankOptions) {
         ? { key, outcome: 'voided' }
         : { key, outcome: 'too_late', state: known.state };
     },
-    /** The statement of a UTC day (`YYYY-MM-DD`), closed once that day is past. */
+    /** Returns the statement of a UTC day (`YYYY-MM-DD`), closed once that day is past. */
     statement: async (date: string) => {
       const closed = date < new Date().toISOString().slice(0, 10);
       const entries = [...books.entriesOf(date)];
@@ -106,7 +106,7 @@ export function createBank(options: BankOptions) {
   };
 }
 
-/** The first answer again; other fields under a known key are a duplication. */
+/** Repeats the first answer. Refuses an order with other fields under a known key as a duplicate. */
 function answerAgain(known: Known, order: TransferOrder): SubmitAnswer {
   const { key } = order;
   const refuse = (code: string, reason = reasonOf(code)): SubmitAnswer => {
@@ -114,7 +114,7 @@ function answerAgain(known: Known, order: TransferOrder): SubmitAnswer {
   };
   if (known.state === 'voided') return refuse('DS02');
   if (!isDeepStrictEqual(known.order, order)) return refuse('AM05');
-  // A late rejection does not change the first answer: the transfer had been accepted.
+  // A late rejection does not change the first answer, because the transfer had been accepted.
   if (known.bankReference === undefined) return refuse(known.code ?? 'NARR', known.reason);
   return { key, outcome: 'accepted', bank_reference: known.bankReference };
 }
@@ -126,7 +126,7 @@ function lookupAnswer(key: string, known: Known | undefined) {
   const amount = reportedAmount(known);
   const returned = state === 'returned' ? { returned_amount: amount } : {};
   const { currency } = order;
-  // JSON leaves out what is undefined.
+  // JSON omits undefined fields.
   return {
     key,
     state,

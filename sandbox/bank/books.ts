@@ -10,14 +10,14 @@ export type BankTransfer = {
   readonly plan: Plan;
   readonly takenAt: string;
   readonly stepsDone: number;
-  /** When it came into its state. */
+  /** When the transfer entered its current state. */
   readonly at: string;
   readonly bankReference: string | undefined;
   readonly code?: string;
   readonly reason?: string;
 };
 
-/** An event for the service, as it stands in a callback. Amounts are minor units. */
+/** An event for the service, in the form sent in callbacks. Amounts are minor units. */
 export type CallbackEvent = {
   readonly id: string;
   readonly key: string;
@@ -40,15 +40,15 @@ export type StatementEntry = {
   readonly code?: string;
 };
 
-/** The state of the bank: nothing but the sum of the journal's lines. */
+/** The state of the bank, derived only from the journal's lines. */
 export type Books = {
-  /** Takes in a fact; returns the event that the service must get. */
+  /** Applies a fact. Returns the event to report to the service, if any. */
   apply(line: JournalLine): CallbackEvent | undefined;
   find(key: string): Known | undefined;
-  /** Keys with something still to happen. */
+  /** Returns the keys that have steps left. */
   pendingKeys(): readonly string[];
   unacknowledged(): readonly CallbackEvent[];
-  /** What moved on a UTC day (`YYYY-MM-DD`), in the order it moved. */
+  /** Returns the movements of a UTC day (`YYYY-MM-DD`), in order. */
   entriesOf(date: string): readonly StatementEntry[];
 };
 
@@ -56,7 +56,7 @@ type Line<T extends JournalLine['type']> = Extract<JournalLine, { type: T }>;
 
 export function createBooks(): Books {
   const known = new Map<string, Known>();
-  const owed = new Map<string, CallbackEvent>();
+  const unacknowledged = new Map<string, CallbackEvent>();
   const days = new Map<string, StatementEntry[]>();
 
   function enter(line: Line<'settled' | 'returned'>, direction: 'debit' | 'credit'): void {
@@ -67,9 +67,9 @@ export function createBooks(): Books {
     days.set(at.slice(0, 10), entries);
   }
 
-  /** The event of a fact, kept until the service has acknowledged it. */
-  function owe(event: CallbackEvent): CallbackEvent {
-    owed.set(event.id, event);
+  /** Keeps an event until the service has acknowledged it. */
+  function keep(event: CallbackEvent): CallbackEvent {
+    unacknowledged.set(event.id, event);
     return event;
   }
 
@@ -79,7 +79,7 @@ export function createBooks(): Books {
     if (transfer.state === 'voided') throw new Error(`${line.key} was rejected after a void.`);
     known.set(line.key, { ...transfer, ...done(transfer), state: 'rejected', at, code, reason });
     if (event === undefined || bank_reference === undefined) return undefined;
-    return owe(eventOf(line, transfer, event, bank_reference));
+    return keep(eventOf(line, transfer, event, bank_reference));
   }
 
   function move(line: Line<'settled' | 'returned'>): CallbackEvent {
@@ -87,12 +87,12 @@ export function createBooks(): Books {
     if (transfer === undefined || transfer.state === 'voided') {
       throw new Error(`${line.key} was ${line.type} without having been accepted.`);
     }
-    // Money that came back before it settled has left and returned on the same day.
+    // A return before settlement books both movements: the money left and came back at the same time.
     if (transfer.state === 'accepted') enter(line, 'debit');
     if (line.type === 'returned') enter(line, 'credit');
     const why = line.type === 'returned' ? { code: line.code, reason: line.reason } : {};
     known.set(line.key, { ...transfer, ...done(transfer), state: line.type, at: line.at, ...why });
-    return owe(eventOf(line, transfer, line.event, line.bank_reference));
+    return keep(eventOf(line, transfer, line.event, line.bank_reference));
   }
 
   return {
@@ -110,14 +110,14 @@ export function createBooks(): Books {
           known.set(line.key, { state: 'voided', at: line.at });
           return undefined;
         case 'acknowledged':
-          owed.delete(line.event);
+          unacknowledged.delete(line.event);
           return undefined;
       }
     },
     find: (key) => known.get(key),
     pendingKeys: () =>
       [...known].flatMap(([key, entry]) => (nextStep(entry) === undefined ? [] : [key])),
-    unacknowledged: () => [...owed.values()],
+    unacknowledged: () => [...unacknowledged.values()],
     entriesOf: (date) => days.get(date) ?? [],
   };
 }
@@ -139,7 +139,7 @@ function taken(
 
 const done = (transfer: BankTransfer) => ({ stepsDone: transfer.stepsDone + 1 });
 
-/** What happens to a key next, if anything. */
+/** Returns the next step of a key, if any. */
 export function nextStep(
   known: Known | undefined,
 ): { readonly transfer: BankTransfer; readonly step: Step } | undefined {
@@ -148,7 +148,7 @@ export function nextStep(
   return step === undefined ? undefined : { transfer: known, step };
 }
 
-/** The amount that the bank reports: the true one, unless it was ordered to get it wrong. */
+/** Returns the amount that the bank reports: the true one, unless the order simulates a wrong amount. */
 export function reportedAmount({ order, plan }: BankTransfer): string {
   const offMinor = plan.entry === 'accepted' ? plan.misreportedMinor : 0n;
   return (BigInt(order.amount) + offMinor).toString();

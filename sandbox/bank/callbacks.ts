@@ -2,18 +2,18 @@ import { createHmac } from 'node:crypto';
 import { Agent, request } from 'undici';
 import type { CallbackEvent } from './books.js';
 
-/** The most events of one callback: as many as a bulk request has transfers. */
+/** Maximum number of events in one callback, the same as transfers in a bulk request. */
 const eventsMaximum = 500;
-/** A service that takes longer to store 500 rows is asked again. */
+/** Timeout of a callback, after which it is retried. Storing 500 rows takes much less. */
 const requestLimitMs = 5_000;
-/** From the blink of a restart to what a service under repair can bear. */
+/** Retry backoff: short enough for a restart, rising to what a service under repair can handle. */
 const firstPauseMs = 200;
 const longestPauseMs = 10_000;
 
 export type CallbackSettings = {
   readonly url: string;
   readonly secret: string;
-  /** Takes what a developer should know: why a callback was not taken. */
+  /** Logs for developers why a callback was not accepted. */
   readonly log: (message: string) => void;
   /** Called after each 2xx, before the next request. */
   readonly onAcknowledged: (events: readonly CallbackEvent[]) => Promise<void>;
@@ -25,10 +25,10 @@ export type Callbacks = {
 };
 
 /**
- * Sends events in their order, one request at a time, each signed with `bank-signature:
- * t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`. What is not answered 2xx is sent again
- * as long as the process lives, without limit of count: the bank has to report, and the
- * journal remembers the debt. The queue holds at most what the journal holds.
+ * Sends events in order, one request at a time, each signed with `bank-signature:
+ * t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`. Retries anything but a 2xx for as long as the process
+ * runs, because the bank must report every event; the journal keeps unacknowledged ones over restarts.
+ * The queue never holds more than the journal.
  */
 export function startCallbacks(settings: CallbackSettings): Callbacks {
   const agent = new Agent({ connections: 1, connect: { timeout: requestLimitMs } });
@@ -79,7 +79,7 @@ export function startCallbacks(settings: CallbackSettings): Callbacks {
   };
 }
 
-/** The head of the queue up to a second event of one key: a resend is a request of its own. */
+/** Returns the head of the queue, with at most one event per key: a resend goes in a separate request. */
 function nextBatch(queue: readonly CallbackEvent[]): readonly CallbackEvent[] {
   const keys = new Set<string>();
   for (const { key } of queue) {
@@ -89,7 +89,7 @@ function nextBatch(queue: readonly CallbackEvent[]): readonly CallbackEvent[] {
   return queue.slice(0, keys.size);
 }
 
-/** Undefined when the service has taken the events, else why not. */
+/** Returns undefined if the service accepted the events, otherwise the reason. */
 async function post(
   { url, secret }: CallbackSettings,
   dispatcher: Agent,
@@ -109,7 +109,7 @@ async function post(
       body,
       signal: AbortSignal.timeout(requestLimitMs),
     });
-    // The answer says nothing but its status; a long one is cut off, not read.
+    // Only the status matters, so a long body is cut off instead of read.
     await response.body.dump({ limit: 64 * 1024 });
     const isTaken = response.statusCode >= 200 && response.statusCode < 300;
     return isTaken ? undefined : `HTTP ${response.statusCode}`;

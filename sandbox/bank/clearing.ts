@@ -22,12 +22,12 @@ export type ClearingOptions = {
 };
 
 /**
- * Takes accepted transfers through their steps and reports each to the service, once it
- * is on disk. Begins with what the books have pending and with events not yet acknowledged.
+ * Executes the steps of accepted transfers and reports each to the service once it is on disk. Starts
+ * with the pending transfers in the books and with events not yet acknowledged.
  */
 export function startClearing(options: ClearingOptions) {
   const { journal, books, record, log } = options;
-  // A rejection is left to end the process: a bank that cannot write must not go on.
+  // A rejected promise deliberately ends the process: a bank that cannot write must not continue.
   const agenda = createAgenda((keys) => void advance(keys));
   const callbacks = startCallbacks({
     url: options.callbackUrl,
@@ -55,17 +55,17 @@ export function startClearing(options: ClearingOptions) {
   async function advance(keys: readonly string[]): Promise<void> {
     const events = keys.flatMap((key) => takeStep(key) ?? []);
     await journal.durable();
-    tell(events);
+    report(events);
   }
 
-  function tell(events: readonly CallbackEvent[]): void {
+  function report(events: readonly CallbackEvent[]): void {
     const doubled = events.filter(({ key }) => isDoubled(books.find(key)));
     const renamed = doubled.map((event) => ({ ...event, id: `${event.id}_again` }));
     for (const round of [events, doubled, doubled, renamed]) callbacks.send(round);
   }
 
   for (const key of books.pendingKeys()) schedule(key);
-  tell(books.unacknowledged());
+  report(books.unacknowledged());
 
   return {
     schedule,
@@ -99,5 +99,5 @@ const isDoubled = (known: Known | undefined): boolean =>
   known.plan.entry === 'accepted' &&
   known.plan.areCallbacksDuplicated;
 
-/** Random, not counted: a fresh journal must never repeat the ids of an old one. */
+/** Random rather than sequential, because a new journal must never repeat the IDs of an old one. */
 export const randomId = (prefix: string) => `${prefix}${randomBytes(10).toString('hex')}`;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** A key names one transfer for ever: 1–200 visible ASCII characters. */
+/** The key that permanently identifies a transfer: 1–200 visible ASCII characters. */
 export const transferKey = z
   .string({ error: 'expected a string' })
   .regex(/^[\x21-\x7e]{1,200}$/, 'expected 1 to 200 visible ASCII characters');
@@ -29,7 +29,7 @@ const order = {
       country: z
         .string({ error: 'expected an ISO 3166 code' })
         .regex(/^[A-Z]{2}$/, 'expected an ISO 3166 code of two letters'),
-      // The longest account identifier in use is a Pix key of 77 characters.
+      // The longest account identifier in use is a Pix key with 77 characters.
       account: text(1, 100),
       bank_code: text(1, 35).optional(),
       branch_code: text(1, 35).optional(),
@@ -37,16 +37,16 @@ const order = {
       tax_id: text(1, 35).optional(),
       date_of_birth: text(10, 10).optional(),
       registration_number: text(1, 35).optional(),
-      // 70 characters are what ISO 20022 gives a street, the longest part of an address.
+      // ISO 20022 allows 70 characters for a street, the longest part of an address.
       address: z.record(text(1, 20), text(1, 70)).optional(),
     },
     { error: 'expected an object' },
   ),
-  // ISO 20022 allows 140; a little more, so that the bank and not the length decides.
+  // ISO 20022 allows 140. A little more, so that the bank decides and not this length check.
   remittance: text(0, 200),
 };
 
-/** A transfer as it is ordered. */
+/** A transfer order. */
 export const transferOrder = z.object(order, { error: 'expected an object' });
 export type TransferOrder = z.infer<typeof transferOrder>;
 
@@ -56,14 +56,14 @@ const moved = {
   amount,
   currency,
   bank_reference: z.string(),
-  /** The id of the callback event: stored, so that a resend has the same. */
+  /** The ID of the callback event, stored so that a resend uses the same one. */
   event: z.string(),
 };
 
 const fact = z.discriminatedUnion('type', [
-  /** Accepted: from here on the money is on its way. */
+  /** Accepted: from now on the money is in transit. */
   z.object({ type: z.literal('transfer'), ...order, bank_reference: z.string() }),
-  /** Refused at the door, or with reference and event after it had been accepted. */
+  /** Rejected on submission, or after acceptance, in which case it has a reference and an event. */
   z.object({
     type: z.literal('rejected'),
     ...order,
@@ -78,7 +78,7 @@ const fact = z.discriminatedUnion('type', [
   z.object({ type: z.literal('acknowledged'), key: transferKey, event: z.string() }),
 ]);
 
-/** One thing that happened, with all that is needed to rebuild the books from it. */
+/** A fact recorded in the journal, with everything needed to rebuild the books. */
 export type Fact = z.infer<typeof fact>;
 
 /** A line of the journal: gapless `seq` from 1, `at` in ISO 8601 UTC. */

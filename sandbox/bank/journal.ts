@@ -3,13 +3,13 @@ import { dirname } from 'node:path';
 import { type Fact, type JournalLine, journalLine } from './facts.js';
 
 export type Journal = {
-  /** What earlier runs have written, in order. */
+  /** The lines that earlier runs have written, in order. */
   readonly written: readonly JournalLine[];
-  /** Stages a fact at once, so that its order is settled before anybody waits. */
+  /** Stages a fact synchronously, so that its order is fixed before any caller waits. */
   write(fact: Fact): JournalLine;
   /**
-   * Resolves when everything staged so far is on disk. Rejects for ever once a write has
-   * failed: the bank must not promise what it cannot keep.
+   * Resolves when everything staged so far is on disk. After a failed write it always rejects, because
+   * the bank must not acknowledge what it cannot store.
    */
   durable(): Promise<void>;
   close(): Promise<void>;
@@ -18,10 +18,10 @@ export type Journal = {
 const newline = 0x0a;
 
 /**
- * Opens the append-only journal, JSON lines. A last line without its end was torn by a kill
- * before anybody got an answer that rests on it: it is cut off.
+ * Opens the append-only journal of JSON lines. Truncates an incomplete last line: the process was killed
+ * while writing it, before any answer that depends on it was sent.
  *
- * @throws Error naming the line when the journal cannot be understood
+ * @throws Error naming the line if the journal cannot be parsed
  */
 export async function openJournal(path: string): Promise<Journal> {
   await mkdir(dirname(path), { recursive: true });
@@ -33,7 +33,7 @@ export async function openJournal(path: string): Promise<Journal> {
   let isCommitDue = false;
   let last = Promise.resolve();
 
-  // One write and one sync for all that was staged while the one before was running.
+  // Group commit: one write and one sync for everything staged during the previous one.
   async function commit(): Promise<void> {
     isCommitDue = false;
     const text = staged.join('');
@@ -66,9 +66,9 @@ export async function openJournal(path: string): Promise<Journal> {
   };
 }
 
-/** Read whole: a million transfers are about 1 GB, a sandbox is emptied long before. */
+/** Reads the whole file: a million transfers are about 1 GB, and a sandbox is reset long before that. */
 async function readJournal(path: string): Promise<readonly JournalLine[]> {
-  // 'a+' makes a file that is not there yet.
+  // 'a+' creates the file if it does not exist.
   const bytes = await readFile(path, { flag: 'a+' });
   const wholeLength = bytes.lastIndexOf(newline) + 1;
   const lines = parseLines(bytes.subarray(0, wholeLength), path);

@@ -3,14 +3,14 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { type BankSettings, startBank } from './server.js';
 
-/** The sandbox bank as a process; `environment` below is all there is to set. */
+/** The sandbox bank as a process. `environment` below lists all its settings. */
 
 const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'a secret of at least 16 characters');
 
 const environment = z.object({
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   BANK_PORT: z
     .string()
     .regex(/^\d{1,5}$/, 'a port number, 0 to 65535')
@@ -19,11 +19,11 @@ const environment = z.object({
     .default(0),
   BANK_HOST: z.string().default('127.0.0.1'),
   BANK_JOURNAL: z.string({ error: 'the path of the journal file' }),
-  /** Each secret also as `…_FILE`, the path of a file that holds it. */
+  /** Each secret can also be set as `…_FILE`, the path of a file that contains it. */
   BANK_API_TOKEN: secret,
   BANK_CALLBACK_URL: z.url({ protocol: /^https?$/, error: 'an http or https URL' }),
   BANK_CALLBACK_SECRET: secret,
-  /** The connector of the service counts on a day; tests shorten it. */
+  /** The service's connector relies on the default of one day; tests shorten it. */
   BANK_KEY_RETENTION_SECONDS: z
     .string()
     .regex(/^\d{1,7}$/, 'whole seconds')
@@ -31,11 +31,11 @@ const environment = z.object({
     .default(86_400),
 });
 
-/** The settings, or one line for each variable that cannot be used. */
+/** Returns the settings, or an error message with a line for each invalid variable. */
 function readSettings(log: BankSettings['log']): BankSettings | string {
   const found: Record<string, string | undefined> = {};
   for (const name of Object.keys(environment.shape)) {
-    // Empty is unset, as in a compose file with a variable that is not given.
+    // Empty means unset, as with an undefined variable in a compose file.
     found[name] = process.env[name] || readSecretFile(`${name}_FILE`);
   }
   const result = environment.safeParse(found);
@@ -78,7 +78,7 @@ async function main(): Promise<void> {
   const stopped = Promise.race([
     once(process, 'SIGTERM'),
     once(process, 'SIGINT'),
-    // The channel to the parent closes when the parent goes, however it went.
+    // The IPC channel closes when the parent ends, even if it was killed.
     once(process, 'disconnect'),
   ]);
   process.stdout.write(`${JSON.stringify({ listening: bank.url })}\n`);

@@ -1,6 +1,6 @@
 import { reasonCodes } from './reasonCodes.js';
 
-/** What happens to an accepted transfer, at a time counted from its acceptance. */
+/** A step of an accepted transfer, at a time measured from its acceptance. */
 export type Step = { readonly afterMs: number } & (
   | { readonly type: 'settled' }
   | { readonly type: 'returned' | 'rejected'; readonly code: string }
@@ -9,13 +9,13 @@ export type Step = { readonly afterMs: number } & (
 /** What the bank does with a transfer, decided by its remittance text alone. */
 export type Plan =
   | { readonly entry: 'rejected'; readonly code: string; readonly reason: string }
-  /** Nothing is recorded and nothing answered. */
+  /** Nothing is recorded and no answer is sent. */
   | { readonly entry: 'ignored' }
   | {
       readonly entry: 'accepted';
       readonly isAnswered: boolean;
       readonly steps: readonly Step[];
-      /** Added to the amount in callbacks and look-ups; the books keep the true one. */
+      /** Added to the amount in callbacks and look-ups; the books keep the true amount. */
       readonly misreportedMinor: bigint;
       readonly areCallbacksDuplicated: boolean;
     };
@@ -23,14 +23,14 @@ export type Plan =
 type Words = { readonly code: string; readonly afterMs: number };
 
 type Row = {
-  /** The words after `simulate:`; CODE and DURATION stand for what may vary. */
+  /** The words after `simulate:`. CODE and DURATION are placeholders. */
   readonly order: string;
   readonly answer: string;
   readonly afterwards: string;
   readonly plan: (words: Words) => Plan;
 };
 
-/** Long enough for a caller to see `sent`, short enough not to be waited for. */
+/** Long enough for a caller to see `sent`, short enough not to make anyone wait. */
 const settleAfterMs = 200;
 
 const settles: Step = { type: 'settled', afterMs: settleAfterMs };
@@ -43,7 +43,7 @@ const usual = {
   areCallbacksDuplicated: false,
 } as const;
 
-/** Every order the bank understands: the documentation and the refusal list are made from it. */
+/** Every order the bank understands. The documentation and the message of a refusal are made from it. */
 const rows: readonly Row[] = [
   {
     order: 'reject CODE',
@@ -111,7 +111,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-/** The orders for a page of documentation; each is written after `simulate:`. */
+/** The orders for the documentation; each is written after `simulate:`. */
 export const simulateOrders: readonly Omit<Row, 'plan'>[] = rows.map(
   ({ order, answer, afterwards }) => ({ order, answer, afterwards }),
 );
@@ -123,7 +123,7 @@ const unitsMs: ReadonlyMap<string, number> = new Map([
   ['h', 3_600_000],
 ]);
 
-/** Longer than any test waits, and far below what a timer of Node can hold (24.8 days). */
+/** Longer than any test waits, and far below the limit of Node's timers (24.8 days). */
 const maximumDurationMs = 24 * 3_600_000;
 
 const patterns = rows.map((row) => ({ row, pattern: patternOf(row.order) }));
@@ -131,16 +131,15 @@ const patterns = rows.map((row) => ({ row, pattern: patternOf(row.order) }));
 function patternOf(order: string): RegExp {
   const source = order
     .replace('CODE', '(?<code>[a-z0-9]{4})')
-    // Eight digits hold a day in milliseconds.
+    // Eight digits are enough for a day in milliseconds.
     .replace('DURATION', '(?<count>\\d{1,8})(?<unit>ms|s|m|h)');
   return new RegExp(`^${source}$`, 'i');
 }
 
 /**
- * Reads the order in a remittance text: what stands after the first `simulate:`, up to a
- * semicolon or the end of the text. Without one the transfer settles as usual. An order that
- * is not understood is a rejection that lists the known ones, so that a test with a
- * misspelt order fails with the remedy instead of passing.
+ * Parses the order in a remittance text: the words after the first `simulate:`, up to a semicolon or the
+ * end. Without an order the transfer settles as usual. An unknown order is rejected with a list of the
+ * known ones, so that a test with a misspelt order fails with the remedy instead of passing.
  */
 export function planOf(remittance: string): Plan {
   const text = /simulate:([^;]*)/i.exec(remittance)?.[1];
@@ -154,7 +153,7 @@ export function planOf(remittance: string): Plan {
   return { entry: 'rejected', code: 'NARR', reason: notUnderstood(order) };
 }
 
-/** The variable words of an order, or undefined where one has no meaning. */
+/** Parses the placeholders of an order; undefined if a value is invalid. */
 function wordsOf(groups: { readonly [name: string]: string | undefined }): Words | undefined {
   const code = groups.code?.toUpperCase() ?? '';
   if (code !== '' && !reasonCodes.has(code)) return undefined;
@@ -172,7 +171,7 @@ function notUnderstood(order: string): string {
   );
 }
 
-/** A refusal with the words that belong to its code. */
+/** Returns a rejection with the text of its reason code. */
 function rejection(code: string): Extract<Plan, { entry: 'rejected' }> {
   return { entry: 'rejected', code, reason: reasonOf(code) };
 }

@@ -1,6 +1,6 @@
 /**
- * The reasons the bank may give, by their code in the external status and return
- * reason code sets of ISO 20022 (the common part that payout schemes use), in our words.
+ * The bank's reasons by code, from the external status and return reason code sets of ISO 20022 (the
+ * common part that payout schemes use), in our own words.
  */
 export const reasonCodes: ReadonlyMap<string, string> = new Map([
   ['AC01', 'The account number is missing or wrong.'],

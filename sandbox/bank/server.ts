@@ -8,7 +8,7 @@ import { openJournal } from './journal.js';
 
 export type BankSettings = {
   readonly host: string;
-  /** 0 picks a free one. */
+  /** 0 picks a free port. */
   readonly port: number;
   readonly journalPath: string;
   readonly apiToken: string;
@@ -18,24 +18,24 @@ export type BankSettings = {
   readonly log: (message: string) => void;
 };
 
-/** 500 transfers of at most 1,000 characters, four bytes each, and as much again. */
+/** Maximum body size: 500 transfers of at most 1,000 characters of four bytes each, doubled. */
 const bodyLimitBytes = 4 * 1024 * 1024;
-/** A local client sends 4 MiB in well under a second. */
+/** Timeout for receiving a request: a local client sends 4 MiB in well under a second. */
 const receiveLimitMs = 10_000;
-/** For a simulated time-out: longer than any client of ours waits. */
+/** How long a simulated timeout stays silent: longer than any of our clients waits. */
 const silenceLimitMs = 30_000;
-/** What a stop allows the requests in hand; one takes a few milliseconds. */
+/** Grace period for requests in flight when stopping; each takes a few milliseconds. */
 const stopLimitMs = 1_000;
-/** Of transfers or keys in one request; `RailLimits.bulkSize` of the connector is the same. */
+/** Maximum number of transfers or keys in one request, the same as the connector's `RailLimits.bulkSize`. */
 const bulkMaximum = 500;
 
 type Answer = { readonly status: number; readonly body: object } | 'silence';
 type Route = (request: IncomingMessage, query: URLSearchParams) => Promise<Answer>;
 
 /**
- * Opens the journal and serves the bank. Resolves when it listens.
+ * Opens the journal and serves the bank. Resolves when the server is listening.
  *
- * @throws Error when the journal cannot be understood or the port is taken
+ * @throws Error if the journal cannot be parsed or the port is taken
  */
 export async function startBank(
   settings: BankSettings,
@@ -48,7 +48,7 @@ export async function startBank(
     answer(request).then(
       (given) => {
         if (given === 'silence') return staySilent(response, silent);
-        // After a stop has begun, a kept-alive connection would only delay it.
+        // While stopping, a keep-alive connection would only cause a delay.
         if (!server.listening || given.status === 413) response.setHeader('connection', 'close');
         reply(response, given);
       },
@@ -137,7 +137,7 @@ function createRouter(routes: ReadonlyMap<string, Route>, apiToken: string) {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://bank.invalid');
     const name = `${request.method} ${pathname}`;
     if (name === 'GET /health') return ok({ status: 'ok' });
-    // Digests have one length, so that the comparison tells nothing of the token.
+    // Digests have the same length, so the comparison does not even reveal the token's length.
     if (!timingSafeEqual(digest(request.headers.authorization ?? ''), expected)) {
       return problem(401, 'authorization: expected Bearer and the token of this bank');
     }
@@ -149,7 +149,7 @@ function createRouter(routes: ReadonlyMap<string, Route>, apiToken: string) {
 
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
-/** A route that reads its JSON body by a schema; what does not fit is a 400 naming the field. */
+/** Creates a route that validates its JSON body; an invalid one is answered with 400 naming the field. */
 function withBody<T>(schema: z.ZodType<T>, handle: (body: T) => Promise<Answer>): Route {
   return async (request) => {
     const text = await readBody(request);
@@ -163,11 +163,11 @@ function withBody<T>(schema: z.ZodType<T>, handle: (body: T) => Promise<Answer>)
   };
 }
 
-/** Undefined when it is longer than the limit. */
+/** Returns the body, or undefined if it exceeds the limit. */
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const parts: Buffer[] = [];
   let length = 0;
-  // The request stays open past the limit, or the refusal could not be sent.
+  // Past the limit the request stays open, because otherwise the refusal could not be sent.
   for await (const part of request.iterator({ destroyOnReturn: false })) {
     const bytes: Buffer = part;
     length += bytes.length;
@@ -196,7 +196,7 @@ function reply(response: ServerResponse, { status, body }: Exclude<Answer, 'sile
   response.end(JSON.stringify(body));
 }
 
-/** Says nothing until the client hangs up, or until nobody can be waiting any more. */
+/** Sends no answer until the client disconnects or every client must have timed out. */
 function staySilent(response: ServerResponse, silent: Set<ServerResponse>): void {
   if (response.destroyed) return;
   const timer = setTimeout(() => response.destroy(), silenceLimitMs);

@@ -15,13 +15,13 @@ import { CannotStart } from './cannotStart.js';
 import { type StopSignal, sendSignal } from './process.js';
 import { isStillRunning, startTimeOf } from './processIdentity.js';
 
-/** A left-over part gets as long as one that is stopped; see `startProcess`. */
+/** Timeout for stopping a left-over part, the same as in `startProcess`. */
 const endTimeoutMs = 10_000;
 
-/** After SIGKILL the kernel needs moments; longer means that the disk or a driver hangs. */
+/** Timeout after SIGKILL: it takes moments unless the disk or a driver hangs. */
 const killTimeoutMs = 5_000;
 
-/** Others may take or free the lock while we look; a few rounds settle any real race. */
+/** Maximum attempts to take the lock while other processes take or release it; a few are enough. */
 const maxAttempts = 5;
 
 const processSchema = z.object({ pid: z.int().positive(), startTime: z.string() });
@@ -36,21 +36,21 @@ type LockedPart = Lock['parts'][number];
 /** The right to use a data directory, held by one supervisor at a time. */
 export type Claim = {
   readonly directory: string;
-  /** Whether the directory is Corridor's alone, and so closed to every other user. */
+  /** Whether only Corridor uses the directory, so that it is closed to other users. */
   readonly isPrivate: boolean;
   /**
-   * Notes a process as soon as it is started: if this supervisor is killed,
-   * the next one ends it. Has the shape of `OnSpawn`.
+   * Records a process as soon as it is started, so that the next supervisor can end it if this one
+   * is killed. Has the type `OnSpawn`.
    */
   readonly record: (pid: number, name: string, stopSignal: StopSignal) => void;
-  /** Gives the directory back, after all parts have been stopped. */
+  /** Releases the directory. To be called after all parts have been stopped. */
   release(): void;
 };
 
 /**
- * Takes the data directory for this process, creating it if needed. The lock
- * of a supervisor that is dead is taken over, and what it had started and
- * still runs is ended first, last started first.
+ * Takes the data directory for this process, creating it if needed. If the
+ * previous supervisor is dead, takes over its lock and ends its processes
+ * that still run, in reverse order of their start.
  *
  * @throws Error when a living supervisor holds the directory (its pid is in
  *   the message), or a left-over process cannot be ended
@@ -80,7 +80,7 @@ export async function claimDataDirectory(directory: string): Promise<Claim> {
   };
 }
 
-/** One that holds what is not ours, such as a home directory, stays as it is. */
+/** Makes the directory private, unless it contains others' files, such as a home directory. */
 function closeToOthers(directory: string): boolean {
   const found = readdirSync(directory);
   const ours = ['supervisor.lock', 'secrets.json'];
@@ -89,7 +89,7 @@ function closeToOthers(directory: string): boolean {
   return isOurs;
 }
 
-/** Writes our lock and returns it, with the parts of the dead supervisor it replaces. */
+/** Writes our lock and returns it, including the parts of a dead supervisor that it replaces. */
 function takeLock(file: string, own: Lock): Lock {
   let lock = own;
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
@@ -102,8 +102,8 @@ function takeLock(file: string, own: Lock): Lock {
           'Stop that one first, or give this one a directory of its own with --data.',
       );
     }
-    // Only one of several that saw the same dead lock can move it away. If
-    // another was faster, what we moved is that one's living lock: put it back.
+    // Only one of several processes that saw the same dead lock can move it away. If another was faster,
+    // we have moved that process's live lock and must put it back.
     const aside = `${file}.${process.pid}.dead`;
     if (!moveFile(file, aside)) continue;
     const moved = readLock(aside);
@@ -124,7 +124,7 @@ async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Pr
   if (isGone()) return;
   sendSignal(pid, stopSignal);
   if (await waitUntil(isGone, endTimeoutMs)) return;
-  // Parts lead a process group of their own, so this takes their children too.
+  // Each part leads its own process group, so this kills its children too.
   sendSignal(-pid, 'SIGKILL');
   if (await waitUntil(isGone, killTimeoutMs)) return;
   throw new CannotStart(
@@ -134,7 +134,7 @@ async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Pr
 
 async function waitUntil(isTrue: () => boolean, timeoutMs: number): Promise<boolean> {
   const deadline = performance.now() + timeoutMs;
-  // No event tells of the end of a process that is not our child.
+  // Polled, because there is no event for the end of a process that is not our child.
   while (!isTrue()) {
     if (performance.now() > deadline) return false;
     await delay(50);
@@ -155,7 +155,7 @@ function readLock(file: string): Lock | undefined {
   }
 }
 
-/** Creates the file whole, as nobody must read half a lock; false when it exists already. */
+/** Creates the file atomically, so that nobody reads half a lock. False if it already exists. */
 function createFile(file: string, lock: Lock): boolean {
   const temporary = writeBeside(file, lock);
   const created = unless('EEXIST', () => {
@@ -184,7 +184,7 @@ function moveFile(from: string, to: string): boolean {
   return moved ?? false;
 }
 
-/** The result, or undefined if the file system answers with this one expected error. */
+/** Returns the result, or undefined if the file system fails with this one expected error. */
 function unless<Result>(code: 'ENOENT' | 'EEXIST', run: () => Result): Result | undefined {
   try {
     return run();

@@ -4,7 +4,7 @@ import { CannotStart } from './cannotStart.js';
 
 const host = '127.0.0.1';
 
-/** Has a server listen on any port of 127.0.0.1, and returns which. */
+/** Starts listening on any free port of 127.0.0.1 and returns the port. */
 export async function listenOnAnyPort(server: Server): Promise<number> {
   server.listen(0, host);
   await once(server, 'listening');
@@ -14,11 +14,11 @@ export async function listenOnAnyPort(server: Server): Promise<number> {
 }
 
 /**
- * A TCP port on 127.0.0.1 that nothing listens on.
+ * Returns a TCP port on 127.0.0.1 that nothing listens on.
  *
- * One connection is made and closed from the listening side, which leaves the
- * port in TIME_WAIT: for about a minute Linux then gives it to nobody who asks
- * for "any port", so two callers do not get the same one.
+ * Opens one connection and closes it from the listening side, which leaves the
+ * port in TIME_WAIT: for about a minute Linux then does not assign it to
+ * "any port" requests, so two callers do not get the same one.
  */
 export async function freePort(): Promise<number> {
   const server = createServer((socket) => socket.end());
@@ -32,9 +32,9 @@ export async function freePort(): Promise<number> {
 }
 
 /**
- * The port a part shall listen on: `wished`, or a free one if that is 0.
+ * Returns the port for a part: `wished`, or a free one if that is 0.
  *
- * @param flag the command line flag that sets it, named in the error
+ * @param flag the command line flag that sets the port, named in the error
  * @throws Error when something already listens on the wished port
  */
 export async function choosePort(wished: number, flag: string): Promise<number> {

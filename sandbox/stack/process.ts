@@ -4,16 +4,16 @@ import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CannotStart } from './cannotStart.js';
 
-/** Enough for a stack trace or a server's reason to refuse; more belongs in a log. */
+/** Number of last lines kept: enough for a stack trace or a server's error. The log has the rest. */
 const lastWordsLines = 20;
 
-/** Longest line kept whole: a part that never ends its line must not fill the memory. */
+/** Maximum length of a line, so that a part that never writes a newline does not fill the memory. */
 const lineLength = 16_384;
 
-/** How often a probe asks: start-up takes 1–30 s, so 100 ms is not noticed. */
+/** Poll interval of readiness probes: start-up takes 1–30 s, so 100 ms more is not noticed. */
 const probeIntervalMs = 100;
 
-/** A part that has ended may leave its output open in a grandchild; we wait no longer. */
+/** How long to wait for the output of a part that has exited: a grandchild may keep it open. */
 const outputCloseTimeoutMs = 500;
 
 /** How a process ended, with the last lines it wrote. */
@@ -27,21 +27,21 @@ export type Exit = {
 export type Part = {
   readonly name: string;
   readonly pid: number;
-  /** What the ready line announced, a URL for instance; empty when a probe decided. */
+  /** The text that the ready line announced, such as a URL; empty if a probe was used. */
   readonly announced: string;
-  /** Resolves when the process has ended, for whatever reason; never rejects. */
+  /** Resolves when the process has exited for any reason; never rejects. */
   readonly exited: Promise<Exit>;
-  /** Asks the process to end, kills it after a limit, and waits until it is gone. */
+  /** Sends the stop signal, kills the process after a timeout and waits for its exit. */
   stop(): Promise<void>;
 };
 
-/** What asks a part to end: PostgreSQL ends at once on SIGINT, on SIGTERM when all clients left. */
+/** A part's stop signal. PostgreSQL stops at once on SIGINT, but on SIGTERM only when all clients have left. */
 export type StopSignal = 'SIGTERM' | 'SIGINT';
 
-/** Is called with every process as soon as it exists; see `Claim.record`. */
+/** Called with every process as soon as it has been spawned; see `Claim.record`. */
 export type OnSpawn = (pid: number, name: string, stopSignal: StopSignal) => void;
 
-/** How a part shows that it is ready: by a line of output, or by answering a question. */
+/** How to detect that a part is ready: by a line of its output or by a probe. */
 type Readiness =
   | { readonly line: (line: string) => string | undefined }
   | { readonly probe: () => Promise<boolean> };
@@ -52,9 +52,9 @@ export type ProcessOptions = {
   readonly args: readonly string[];
   readonly env: NodeJS.ProcessEnv;
   readonly cwd?: string;
-  /** Run as this user, which only root may ask for. */
+  /** Run as this user, which only root may do. */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined;
-  /** Gives a Node child a channel whose `disconnect` tells it that its parent is gone. */
+  /** Opens an IPC channel to a Node child, whose `disconnect` event tells it that its parent has exited. */
   readonly ipc?: boolean;
   readonly stopSignal?: StopSignal;
   readonly stopTimeoutMs?: number;
@@ -64,7 +64,7 @@ export type ProcessOptions = {
   readonly onSpawn?: OnSpawn | undefined;
 };
 
-/** A part ended, or ran out of time, before it was ready. */
+/** A part exited or timed out before it was ready. */
 export class PartNotReady extends CannotStart {
   override readonly name = 'PartNotReady';
   readonly lastWords: readonly string[];
@@ -76,11 +76,11 @@ export class PartNotReady extends CannotStart {
 }
 
 /**
- * Starts a process in a group of its own, so that Ctrl-C in the terminal
+ * Starts a process in its own process group, so that Ctrl-C in the terminal
  * reaches only the supervisor, and waits until it is ready.
  *
- * @throws PartNotReady, with nothing left running, when it ends or the limit
- *   passes first; Error when the command cannot be started at all
+ * @throws PartNotReady if it exits or times out first, after stopping it;
+ *   Error if the command cannot be started at all
  */
 export async function startProcess(options: ProcessOptions): Promise<Part> {
   const { name, ready, stopSignal = 'SIGTERM', stopTimeoutMs = 10_000 } = options;
@@ -105,7 +105,7 @@ export async function startProcess(options: ProcessOptions): Promise<Part> {
   options.onSpawn?.(pid, name, stopSignal);
   const stop = async () => {
     const over = new AbortController();
-    // A child that has ended is not signalled: its number may be a stranger's by now.
+    // Not if the child has exited, because its pid may belong to another process by now.
     const kill = () => child.exitCode ?? child.signalCode ?? sendSignal(-pid, 'SIGKILL');
     child.kill(stopSignal);
     const late = delay(stopTimeoutMs, undefined, { signal: over.signal }).then(kill);
@@ -147,12 +147,12 @@ async function becomeReady(options: ProcessOptions, started: Started): Promise<s
 }
 
 async function probeUntilReady(probe: () => Promise<boolean>, over: AbortSignal): Promise<string> {
-  // Bounded by the caller's limit, which aborts.
+  // Bounded by the caller's timeout, which aborts the signal.
   while (!over.aborted && !(await probe())) await delay(probeIntervalMs);
   return '';
 }
 
-/** The pid, or a readable error where the command does not exist or may not be run. */
+/** Returns the pid. Throws a readable error if the command does not exist or is not executable. */
 async function pidOf(child: ChildProcess, command: string): Promise<number> {
   if (child.pid !== undefined) return child.pid;
   const [cause]: unknown[] = await once(child, 'error');
@@ -170,7 +170,7 @@ async function exitOf(child: ChildProcess, lastWords: readonly string[]): Promis
   return { ...ending, lastWords: [...lastWords] };
 }
 
-/** Signals a process, or with a negative pid its group; one that is gone is no error. */
+/** Signals a process, or with a negative pid its process group. Ignores processes that have exited. */
 export function sendSignal(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
@@ -189,10 +189,10 @@ export type CommandOptions = {
 };
 
 /**
- * Runs a command to its end and returns how it ended and its last lines.
+ * Runs a command to completion and returns its exit status and last lines.
+ * After the timeout it is killed, which shows as `signal: 'SIGKILL'`.
  *
- * @throws Error when it cannot be started; past the limit it is killed, which
- *   shows as `signal: 'SIGKILL'`
+ * @throws Error if it cannot be started
  */
 export async function runCommand(options: CommandOptions): Promise<Exit> {
   const child = spawn(options.command, options.args, {
@@ -208,7 +208,7 @@ export async function runCommand(options: CommandOptions): Promise<Exit> {
   return exitOf(child, words);
 }
 
-/** Splits what the child writes into lines; the array returned always holds the last ones. */
+/** Splits the child's output into lines. The returned array always contains the last ones. */
 function captureOutput(child: ChildProcess, onLine: (line: string) => void): readonly string[] {
   const words: string[] = [];
   const take = (line: string) => {

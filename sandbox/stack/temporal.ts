@@ -3,14 +3,14 @@ import { dirname } from 'node:path';
 import { Connection } from '@temporalio/client';
 import { type OnSpawn, type Part, startProcess } from './process.js';
 
-/** About 2 s on an idle machine; more when everything starts at once. */
+/** Timeout until ready: about 2 s on an idle machine, more if all parts start at once. */
 const readyTimeoutMs = 30_000;
 
 type TemporalOptions = {
   readonly binary: string;
   readonly port: number;
   readonly uiPort: number;
-  /** The SQLite file with all histories; its directory is made if needed. */
+  /** The SQLite file with all histories; its directory is created if needed. */
   readonly dbFile: string;
   readonly namespace: string;
   readonly onLog: (line: string) => void;
@@ -19,9 +19,9 @@ type TemporalOptions = {
 
 /**
  * Starts Temporal's development server, UI included, on 127.0.0.1 and waits
- * until it answers for the namespace. Histories survive kill -9.
+ * until it serves the namespace. Histories survive kill -9.
  *
- * @throws PartNotReady when it ends or does not answer within 30 s
+ * @throws PartNotReady if it exits or does not answer within 30 s
  */
 export async function startTemporalDevServer(options: TemporalOptions): Promise<Part> {
   const { binary, port, uiPort, dbFile, namespace, onLog, onSpawn } = options;
@@ -33,10 +33,10 @@ export async function startTemporalDevServer(options: TemporalOptions): Promise<
       ...['server', 'start-dev', '--ip', '127.0.0.1', '--port', String(port)],
       ...['--ui-port', String(uiPort), '--ui-disable-news-fetch'],
       ...['--namespace', namespace, '--db-filename', dbFile],
-      // With a write-ahead log what was committed survives the death of the
-      // process; NORMAL leaves out only the fsync that a power cut would need.
+      // With a write-ahead log, committed data survives a crash of the process.
+      // NORMAL omits only the fsync that protects against a power cut.
       ...['--sqlite-pragma', 'journal_mode=WAL', '--sqlite-pragma', 'synchronous=NORMAL'],
-      // The server asks no host outside for news or newer versions.
+      // The server contacts no external host for news or version checks.
       ...['--dynamic-config-value', 'frontend.enableServerVersionCheck=false'],
       ...['--log-level', 'warn', '--log-format', 'json'],
     ],
@@ -48,7 +48,7 @@ export async function startTemporalDevServer(options: TemporalOptions): Promise<
   });
 }
 
-/** The port opens before the namespace exists, so the namespace is what we ask for. */
+/** Probes for the namespace, because the port opens before the namespace exists. */
 async function answersFor(namespace: string, address: string): Promise<boolean> {
   try {
     const connection = await Connection.connect({ address, connectTimeout: 1_000 });
@@ -61,7 +61,7 @@ async function answersFor(namespace: string, address: string): Promise<boolean> 
     }
     return true;
   } catch {
-    // Not yet: the caller asks again, up to its limit, and shows the server's own words.
+    // Not ready yet: the caller retries until its timeout, and then shows the server's output.
     return false;
   }
 }

@@ -9,45 +9,45 @@ import { CannotStart } from './cannotStart.js';
 import { type Exit, runCommand } from './process.js';
 import { archiveSha256, versions } from './versions.js';
 
-/** A host that does not answer by now is out of reach; the next way is tried. */
+/** Timeout of a connection, after which the host counts as unreachable and the next source is tried. */
 const connectTimeoutMs = 5_000;
 
-/** Some 60 MB: even 2 Mbit/s are done by then. */
+/** Timeout of a download of about 60 MB: enough even at 2 Mbit/s. */
 const downloadTimeoutMs = 5 * 60_000;
 
-/** Five times the size of the largest archive so far. */
+/** Maximum archive size: five times the largest so far. */
 const archiveBytes = 300 * 1024 * 1024;
 
-/** `--version` of a cold 140 MB binary, or a JVM on a busy machine. */
+/** Timeout of a check: `--version` of a cold 140 MB binary, or starting a JVM on a busy machine. */
 const checkTimeoutMs = 30_000;
 
-/** Go takes 4 min on 2 idle cores with nothing cached, Maven 10 s. */
+/** Timeout of a build: on 2 idle cores without a cache Go takes 4 min, Maven 10 s. */
 const buildTimeoutMs = 20 * 60_000;
 
 const progressIntervalMs = 10_000;
 
-/** The first server with Update-with-Start as the service relies on it. */
+/** The first server version whose Update-with-Start behaves as the service needs. */
 const oldestServer = { major: 1, minor: 28 };
 
 type FinderOptions = {
-  /** A binary given by the user: used or refused, never passed over. */
+  /** A binary given by the user. If it does not work, no other source is tried. */
   readonly explicitPath?: string | undefined;
-  /** Where what was downloaded or built is kept, one folder a version. */
+  /** The folder for downloads and builds, with one subfolder per version. */
   readonly cacheDir: string;
   /** The search path for `temporal`, `temporal-server`, `go`, `mvn`, `java` and `tar`, as in PATH. */
   readonly path: string;
   readonly onProgress: (line: string) => void;
   readonly downloadBaseUrl?: string;
-  /** Of the archive that is downloaded, in the place of the pinned one. */
+  /** The expected SHA-256 of the downloaded archive, instead of the pinned one. */
   readonly archiveSha256?: string;
 };
 
-/** The file, or why there is none this way. */
+/** The file, or why this way of finding it failed. */
 type Outcome = { readonly found: string } | { readonly failed: string };
 type Way = { readonly name: string; readonly find: () => Promise<Outcome> };
 type Check = (file: string) => Promise<Outcome>;
 
-/** Something that can be put into the cache: how it is named, checked and named in words. */
+/** A program that can be cached: its names, its version and how to check and install it. */
 type Product = {
   readonly title: string;
   readonly file: string;
@@ -58,7 +58,7 @@ type Product = {
 };
 
 /**
- * The path of a Temporal CLI: the one given, `temporal` on the search path,
+ * Returns the path of a Temporal CLI: the one given, `temporal` on the search path,
  * the cache, Temporal's download, or a build of `tools/temporal` with Go.
  *
  * @throws Error naming every way that was tried, why it failed and what to install
@@ -81,9 +81,9 @@ export async function findTemporalCli(options: FinderOptions): Promise<string> {
 }
 
 /**
- * The path of Temporal's production server, with `temporal-sql-tool` of the same version beside it:
- * the one given, `temporal-server` on the search path, the cache, or a build of `tools/temporal`
- * with Go. Temporal's download does not have it.
+ * Returns the path of Temporal's production server, which has `temporal-sql-tool` of the same version in
+ * the same folder: the one given, `temporal-server` on the search path, the cache, or a build of
+ * `tools/temporal` with Go. Temporal's download site does not offer it.
  *
  * @throws Error naming every way that was tried, why it failed and what to install
  */
@@ -99,7 +99,7 @@ export async function findTemporalServer(options: FinderOptions): Promise<string
   return find(product, options, [
     searchPath(product, options),
     cache(product, options),
-    // After a build of the CLI nearly everything in them is compiled: 8 s instead of 4 minutes.
+    // After a build of the CLI nearly everything is in Go's cache: 8 s instead of 4 minutes.
     build(product, options, {
       'temporal-server': 'go.temporal.io/server/cmd/server',
       [sqlTool]: 'go.temporal.io/server/cmd/tools/sql',
@@ -109,13 +109,13 @@ export async function findTemporalServer(options: FinderOptions): Promise<string
 
 const goToInstall = 'Go 1.26.4 or newer (https://go.dev/dl)';
 
-/** What sets up the databases of the server. */
+/** The tool that sets up the server's databases. */
 const sqlTool = 'temporal-sql-tool';
 
 /**
- * The path of the time-skipping test server, an executable that takes a port:
- * the one given, the cache, Temporal's download, or the jars of
- * `tools/test-server` from Maven Central with a script that runs them.
+ * Returns the path of the time-skipping test server, an executable whose
+ * argument is a port: the one given, the cache, Temporal's download, or the jars
+ * of `tools/test-server` from Maven Central with a script that runs them.
  *
  * @throws Error naming every way that was tried, why it failed and what to install
  */
@@ -183,7 +183,7 @@ function cache(product: Product, options: FinderOptions): Way {
   };
 }
 
-/** What Temporal's download has, by its own names. */
+/** The programs on Temporal's download site, by their names there. */
 type Artifact = keyof typeof archiveSha256;
 
 function downloaded(product: Product, options: FinderOptions, artifact: Artifact): Way {
@@ -195,7 +195,7 @@ function downloaded(product: Product, options: FinderOptions, artifact: Artifact
   };
 }
 
-/** The programs by the names they get, the product itself among them. */
+/** Go packages by the name of the program built from each, including the product itself. */
 type Programs = Readonly<Record<string, string>>;
 
 function build(product: Product, options: FinderOptions, programs: Programs): Way {
@@ -210,8 +210,8 @@ function cacheFolder({ file, version }: Product, { cacheDir }: FinderOptions): s
 }
 
 /**
- * Fills a folder of its own, checks what is in it, and only then gives it its
- * name: nobody sees a half-made one, and two at once do not harm each other.
+ * Fills a temporary folder, checks its content and only then renames it, so that
+ * no incomplete folder is visible and concurrent runs do not interfere.
  */
 async function addToCache(
   product: Product,
@@ -234,11 +234,11 @@ async function addToCache(
   }
 }
 
-/** Gives a checked folder its name, unless somebody else was faster: they may be running it. */
+/** Renames a checked folder, unless another process was faster: its program may already be running. */
 async function putInPlace(product: Product, checked: string, folder: string): Promise<Outcome> {
   const file = join(folder, product.file);
   try {
-    // A folder that is there and not empty makes this fail (rename(2)).
+    // Fails if the target exists and is not empty (rename(2)).
     await rename(checked, folder);
     return { found: file };
   } catch (error) {
@@ -246,7 +246,7 @@ async function putInPlace(product: Product, checked: string, folder: string): Pr
     if (existing !== undefined && 'found' in existing) return existing;
     if (!isTaken(error)) throw error;
   }
-  // What is there is broken.
+  // The existing folder is broken.
   await rm(folder, { recursive: true, force: true });
   await rename(checked, folder);
   return { found: file };
@@ -257,14 +257,14 @@ function isTaken(error: unknown): boolean {
   return ['ENOTEMPTY', 'EEXIST'].includes(code);
 }
 
-/** What Temporal's download answers: the archive to fetch and the file to take out of it. */
+/** The response of Temporal's download site: the archive to fetch and the file to extract. */
 const downloadSchema = z.object({
   archiveUrl: z.url({ protocol: /^https?$/ }),
   // A relative path that stays inside the folder.
   fileToExtract: z.string().regex(/^(?!.*\.\.)\w[\w./-]*$/),
 });
 
-/** Asks as the Temporal SDK does for its test environments; takes only what is pinned. */
+/** Downloads as the Temporal SDK does for its test environments, but accepts only pinned archives. */
 async function download(
   product: Product,
   options: FinderOptions,
@@ -312,7 +312,7 @@ async function fetchWithin(url: URL): Promise<Response> {
   }
 }
 
-/** Passes bytes on, also to the hash, and fails past the limit. */
+/** Passes bytes through, updates the hash and fails if there are more than the limit. */
 function pass(limit: number, hash: Hash) {
   return async function* (chunks: AsyncIterable<Uint8Array>) {
     let total = 0;
@@ -337,7 +337,7 @@ async function buildWithGo(
     runOrThrow(
       options,
       go,
-      // To a folder Go writes each program under the name of its own folder.
+      // If the output is a folder, Go names each program after its package's folder.
       ['build', '-trimpath', '-ldflags=-s -w', '-o', `${folder}/`, ...packages],
       toolFolder('temporal'),
     ),
@@ -361,8 +361,8 @@ async function copyJars(folder: string, options: FinderOptions): Promise<void> {
     ),
   );
   await requirePinnedJars(join(folder, 'lib'));
-  // exec: a signal to the script is meant for the server. The SDK gives a server
-  // 5 s to come up, so the JVM leaves out what only pays off later.
+  // exec, so that a signal to the script reaches the server. The SDK allows a server
+  // 5 s to start, so the JVM skips optimisations that pay off only later.
   const script = `#!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx512m \\
@@ -371,7 +371,7 @@ exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xmx512m \\
   await writeFile(join(folder, 'temporal-test-server'), script, { mode: 0o755 });
 }
 
-/** Everything in the folder will be run, so everything in it has to be known. */
+/** Checks every file against the pinned hashes, because everything in the folder will be run. */
 async function requirePinnedJars(folder: string): Promise<void> {
   const list = await readFile(join(toolFolder('test-server'), 'jars.sha256'), 'utf8');
   const pinned = new Set(list.trimEnd().split('\n'));
@@ -384,7 +384,7 @@ async function requirePinnedJars(folder: string): Promise<void> {
   }
 }
 
-/** Says what is being done at once, and every 10 s how long it has been. */
+/** Reports the task at once, and the elapsed time every 10 s. */
 async function withProgress(
   { onProgress }: FinderOptions,
   what: string,
@@ -424,7 +424,7 @@ async function checkCli(file: string, path: string): Promise<Outcome> {
   return { failed: `${file} is server ${version}, older than ${needed}` };
 }
 
-/** Of exactly the pinned version, for its databases have the schema of that version. */
+/** Requires exactly the pinned version, because the databases have the schema of that version. */
 async function checkServer(file: string, path: string): Promise<Outcome> {
   const said = await output(file, ['--version'], path);
   const version = /version (\d[\w.-]*)/.exec(said)?.[1];
@@ -435,14 +435,14 @@ async function checkServer(file: string, path: string): Promise<Outcome> {
   return isExecutable(tool) ? { found: file } : { failed: `${tool} is not there` };
 }
 
-/** The test server has no `--version`; with too many arguments it prints its usage. */
+/** Checks the test server by its usage text, which too many arguments print: it has no `--version`. */
 async function checkTestServer(file: string, path: string): Promise<Outcome> {
   const said = await output(file, ['0', 'usage', 'please'], path);
   if (said.includes('--enable-time-skipping')) return { found: file };
   return { failed: `${file} does not run: ${said}` };
 }
 
-/** What a program prints, or the reason why it cannot be run. */
+/** Returns a program's output, or the reason why it cannot be run. */
 async function output(file: string, args: readonly string[], path: string): Promise<string> {
   try {
     const env = { ...process.env, PATH: path };
@@ -457,7 +457,7 @@ function ending(command: string, { code, signal, lastWords }: Exit): string {
   return [`${command} ended with ${signal ?? `code ${code}`}`, ...lastWords].join('\n      ');
 }
 
-/** The message with its cause: `fetch` hides "connection refused" in the latter. */
+/** Returns the message with its cause, where `fetch` hides "connection refused". */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
@@ -479,12 +479,12 @@ function isExecutable(file: string): boolean {
     accessSync(file, constants.X_OK);
     return statSync(file).isFile();
   } catch {
-    // Not there, or not ours to run: either way it is none.
+    // Missing or not executable for us.
     return false;
   }
 }
 
-/** `tools` lies beside `sandbox`, and beside the `dist` that it is compiled to. */
+/** `tools` is a sibling of `sandbox`, and of the `dist` that it is compiled to. */
 function toolFolder(name: 'temporal' | 'test-server'): string {
   const root = import.meta.url.replace(/(?:dist\/)?sandbox\/stack\/\w+\.[jt]s$/, '');
   return fileURLToPath(new URL(`tools/${name}`, root));

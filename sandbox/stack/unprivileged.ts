@@ -3,22 +3,22 @@ import { readFile, stat } from 'node:fs/promises';
 import { CannotStart } from './cannotStart.js';
 import { type CommandOptions, runCommand } from './process.js';
 
-/** A reachability check runs a shell and nothing else. */
+/** Timeout of a reachability check, which runs only a shell. */
 const checkTimeoutMs = 10_000;
 
 export type User = { readonly uid: number; readonly gid: number };
 
-/** Turns a program into what `startProcess` and `runCommand` need to run it as the right user. */
+/** Returns the options with which `startProcess` and `runCommand` run a program as the right user. */
 export type Launch = (program: string, args: readonly string[]) => Launched;
 
 type Launched = Pick<CommandOptions, 'command' | 'args' | 'env' | 'cwd' | 'user'>;
 
 /**
- * The user PostgreSQL has to run as. It refuses to run as root, so root gives
- * way to the user that owns the existing cluster, or for a new one to
- * `postgres` or `nobody`. Undefined: this process is not root, run as it is.
+ * Returns the user that PostgreSQL has to run as. It refuses to run as root,
+ * so under root this is the owner of the existing cluster, or for a new one
+ * `postgres` or `nobody`. Undefined means the current user, if that is not root.
  *
- * @throws Error when an existing cluster belongs to somebody else
+ * @throws Error if an existing cluster belongs to another user
  */
 export async function ownerFor(cluster: string): Promise<User | undefined> {
   const isRoot = process.getuid?.() === 0;
@@ -44,12 +44,11 @@ export async function ownerFor(cluster: string): Promise<User | undefined> {
 }
 
 /**
- * How to run programs as `user` so that they reach `directories`. Where the
- * user cannot enter them, as with a checkout under /root, the programs keep
- * root's right to pass (CAP_DAC_OVERRIDE, through util-linux `setpriv`), and
- * the log says so.
+ * Returns how to run programs as `user` so that they can access `directories`.
+ * If the user cannot, as with a checkout under /root, the programs keep root's
+ * CAP_DAC_OVERRIDE (through util-linux `setpriv`), and this is logged.
  *
- * @throws Error naming the directory when neither way reaches it
+ * @throws Error naming the directory if neither way can access it
  */
 export async function launchAs(
   user: User | undefined,
@@ -77,7 +76,7 @@ export async function launchAs(
   );
 }
 
-/** Messages in one language, and a working directory that every user may enter. */
+/** Untranslated messages, and a working directory that every user may enter. */
 const surroundings = { env: { ...process.env, LC_ALL: 'C' }, cwd: '/' };
 
 async function firstUnreachable(
@@ -86,7 +85,7 @@ async function firstUnreachable(
 ): Promise<string | undefined> {
   for (const directory of directories) {
     const enter = launch('/bin/sh', ['-c', 'cd -- "$1"', 'sh', directory]);
-    // A launcher that does not exist on this system reaches nothing.
+    // A launcher that is not installed counts as unable to access the directory.
     const exit = await runCommand({ ...enter, timeoutMs: checkTimeoutMs }).catch(() => undefined);
     if (exit?.code !== 0) return directory;
   }

