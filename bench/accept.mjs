@@ -1,5 +1,5 @@
-// What Temporal costs and what we add to it: accepting a payout against a bare Update-with-Start,
-// a payout to its webhook against an empty workflow, and accepting at growing load; see README.md.
+// Measures Corridor's overhead over Temporal: accepting a payout against a bare Update-with-Start, a payout
+// up to its webhook against an empty workflow, and accepting under increasing load; see README.md.
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -28,7 +28,7 @@ const seconds = Number(values.seconds);
 
 const taskQueue = 'bench-bare';
 
-/** Temporal alone, from a client of the same kind as the API's. */
+/** Calls to Temporal alone, from the same kind of client as the API's. */
 function bareCalls({ workflow }) {
   let number = 0;
   const options = () => {
@@ -44,7 +44,7 @@ function bareCalls({ workflow }) {
         }),
       }),
     run: () => workflow.execute('empty', options()),
-    /** Answered when the bare payout is decided; `end` is when the bank has called back and all is done. */
+    /** Resolves when the bare payout is decided; `end` when the bank has called back and all is done. */
     shaped: async () => {
       const operation = new WithStartWorkflowOperation('payoutShaped', {
         ...options(),
@@ -62,12 +62,12 @@ function bareCalls({ workflow }) {
   };
 }
 
-/** The sandbox bank settles after so long. */
+/** The sandbox bank's delay until it settles. */
 const callbackAfterMs = 200;
 
 const ms = (figure) => figure.toFixed(1);
 
-/** In turn, round after round; nothing of a round is under way when the next one begins. */
+/** Measures each way in turn, round by round. Each round ends before the next one starts. */
 async function measureAccepting(customer, bare) {
   const results = [];
   for (const atOnce of [1, 8, 16]) {
@@ -90,11 +90,11 @@ async function measureAccepting(customer, bare) {
   return results;
 }
 
-/** Waits until no payout of the customer is open, and a moment for what its end leaves to do. */
+/** Waits until none of the customer's payouts is open, and a moment longer for the remaining work. */
 async function settled(customer) {
   for (const status of ['pending', 'processing', 'sent']) {
     for (;;) {
-      const { data } = await customer.ask(`GET /v1/payouts?status=${status}&limit=1`);
+      const { data } = await customer.request(`GET /v1/payouts?status=${status}&limit=1`);
       if (data.length === 0) break;
       await delay(250);
     }
@@ -128,7 +128,7 @@ async function measureWhole(customer, receiver, bare, pids) {
   return { atOnce, ours, shaped, empty, ratio: ours / empty, processorMs: spentMs };
 }
 
-/** At each rate Temporal alone first, then payouts, with all that follows from those before. */
+/** Measures each rate with Temporal alone first, then with payouts and their background work. */
 async function measureLoad(customer, bare) {
   const curve = [];
   for (const aSecond of rates) {

@@ -1,5 +1,5 @@
-// What the two routes of bench/reads.mjs come to without Corridor's API around them: Koa, the
-// same pool, the same statements, and a JSON answer. It checks nothing.
+// The two routes of bench/reads.mjs without Corridor's API: Koa, the same connection pool and SQL statements,
+// and a JSON response, without any validation.
 import Router from '@koa/router';
 import Koa from 'koa';
 import { koaBody } from 'koa-body';
@@ -19,7 +19,7 @@ const database = connectDatabase({
 });
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** The caller's account: by the key's row as the API does, or given. */
+/** Returns the caller's account: looked up by its key as in the API, or the given one. */
 async function accountOf(ctx) {
   if (ctx.get('x-without-key') !== '') return ACCOUNT_ID;
   const holder = await findKeyHolder(database, hashOfKey(ctx.get('authorization').slice(7)));

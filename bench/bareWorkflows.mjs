@@ -1,4 +1,4 @@
-// What Temporal costs without a payout. Bundled for its sandbox, so it imports nothing but the SDK.
+// Workflows to measure Temporal without payouts. Bundled for its sandbox, so only the SDK is imported.
 import {
   condition,
   defineSignal,
@@ -8,7 +8,7 @@ import {
   setHandler,
 } from '@temporalio/workflow';
 
-/** Started by an update, answers it, and ends. */
+/** Is started by an update, answers it and ends. */
 export async function answering() {
   let isAnswered = false;
   setHandler(defineUpdate('accept'), () => {
@@ -23,8 +23,8 @@ const local = proxyLocalActivities({ startToCloseTimeout: 2_000 });
 const { submit } = proxyActivities({ startToCloseTimeout: 10_000 });
 
 /**
- * What a payout asks of Temporal, and nothing of what it does: an update that waits for a local
- * step, an activity, a signal from outside, one local step more.
+ * Makes the same use of Temporal as a payout, with empty activities: an update that waits for a local
+ * activity, an activity, a signal and another local activity.
  */
 export async function payoutShaped() {
   let isDecided = false;

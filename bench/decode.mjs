@@ -1,5 +1,5 @@
-// Milliseconds to decode and to judge a batch, in each format; run it after the build.
-// With `node --expose-gc` it also tells what the heap grows by until the batch can be stored.
+// Measures how many milliseconds it takes to decode and validate a batch in each format. Run it after the
+// build. With `node --expose-gc` it also prints by how much the heap grows until the batch can be stored.
 
 import { decodeInSteps, isUndecoded } from '../dist/src/api/decode.js';
 import { fingerprintsOf } from '../dist/src/api/idempotency.js';
@@ -35,7 +35,7 @@ function csv(payouts) {
   return rows.map((row) => row.map((cell) => `"${cell}"`).join(',')).join('\r\n');
 }
 
-/** The time since the last call, so that each stage is told apart. */
+/** Returns a function that returns the time since its last call, to measure consecutive stages. */
 function stopwatch() {
   let lastMs = performance.now();
   return () => {
@@ -45,7 +45,7 @@ function stopwatch() {
   };
 }
 
-/** The longest that anybody else would have waited for the event loop. */
+/** Measures the longest time for which the event loop was blocked. */
 function watchTurns() {
   const elapsed = stopwatch();
   let longestMs = 0;

@@ -1,5 +1,5 @@
-// What millions of payouts change: a batch, accepting, reads, lists and the sweep, on one stack, before
-// the tables are filled and after; and how large a payout is, table by table. See README.md.
+// Measures the effect of millions of payouts on a batch, accepting, reads, lists and the sweep, on one stack
+// before and after filling the tables; also the size of a payout in each table. See README.md.
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -23,60 +23,64 @@ const { values } = parseArgs({
 });
 const [payouts, rounds] = [Number(values.payouts), Number(values.rounds)];
 
-/** The largest batch there is; it is also what is copied. */
+/** The maximum size of a batch, and the number of payouts in each copy. */
 const items = 10_000;
 
-/** The middle of so many reads is steady, and takes a second. */
+/** Number of reads: enough for a stable median, and they take about a second. */
 const reads = 200;
 
-/** Accepted one after another: the tables are measured and not a queue. */
+/** Number of payouts, accepted sequentially so that the tables are measured and not a queue. */
 const accepts = 40;
 
-async function middleMs(work, count = reads) {
+async function medianMs(work, count = reads) {
   return percentile(await closedLoop(count, 1, work), 0.5);
 }
 
 const main = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url));
 
-/** Has a process say at its end what processor time it has taken. */
-const saysTime = `data:text/javascript,${encodeURIComponent(
+/** Import that makes a process print its CPU time on exit. */
+const printsTime = `data:text/javascript,${encodeURIComponent(
   "process.on('exit', () => { const { user, system } = process.cpuUsage(); console.error((user + system) / 1000); })",
 )}`;
 
-/** Starts Node so many times as an operator does, with these arguments: middle wall and processor time. */
+/** Runs Node repeatedly with these arguments, as an operator would. Returns the median wall and CPU time. */
 async function commandMs(args, runs = 20) {
   const [walls, processors] = [[], []];
   for (let run = 0; run < runs; run += 1) {
     const begunMs = performance.now();
-    const { stderr } = await promisify(execFile)(process.execPath, ['--import', saysTime, ...args]);
+    const { stderr } = await promisify(execFile)(process.execPath, [
+      '--import',
+      printsTime,
+      ...args,
+    ]);
     walls.push(performance.now() - begunMs);
     processors.push(Number(stderr));
   }
   return { wall: percentile(walls, 0.5), processor: percentile(processors, 0.5) };
 }
 
-/** A batch and single payouts of a new customer, and what the account with most payouts reads. */
+/** Measures a batch and single payouts of a new customer, and reads of the account with most payouts. */
 async function measure(bench, large, name) {
   const { database } = bench;
   const customer = await openCustomer(bench, name, items + accepts);
   const body = batchBody(customer, items);
-  const prepare = async () => async () => void (await customer.ask('POST /v1/batches', body));
+  const prepare = async () => async () => void (await customer.request('POST /v1/batches', body));
   const { announcedSeconds } = await timeWay({
     ...{ bench, database, customer, prepare, warmup: 0, payouts: items },
   });
-  const { data } = await large.ask('GET /v1/payouts?limit=20');
+  const { data } = await large.request('GET /v1/payouts?limit=20');
   const nothing = await commandMs(['--eval', '0']);
   const show = await commandMs([
     ...[main, 'payouts', 'show', data[7].id, '--data', bench.directory],
   ]);
-  const get = (path) => middleMs(() => large.ask(`GET /v1/${path}`));
+  const get = (path) => medianMs(() => large.request(`GET /v1/${path}`));
   return {
     'batch of 10,000, to its last webhook': announcedSeconds * 1_000,
-    'accepting a payout': await middleMs((index) => pay(customer, `${name} ${index}`), accepts),
+    'accepting a payout': await medianMs((index) => pay(customer, `${name} ${index}`), accepts),
     'GET a payout': await get(`payouts/${data[7].id}`),
     'list of payouts': await get('payouts?limit=20'),
     'list by status': await get('payouts?limit=20&status=settled'),
-    // One result: each copy of the batch has a match, and a longer answer is no slower search.
+    // One result, because each copy of the batch has a match and a longer response is not a slower search.
     'list by reference': await get('payouts?limit=1&reference=Invoice%207'),
     'list by beneficiary': await get(`payouts?limit=20&beneficiary=${large.beneficiaryId}`),
     'list of events': await get('events?limit=20'),
@@ -84,7 +88,7 @@ async function measure(bench, large, name) {
     'corridor payouts show': show.wall,
     '  without the start of Node': show.wall - nothing.wall,
     '  its processor time, of the same': show.processor - nothing.processor,
-    'what the sweep looks for': await middleMs(async () => {
+    'what the sweep looks for': await medianMs(async () => {
       await claimOverduePayouts(database);
       await claimOverdueChunks(database);
       await overdueEndpoints(database);
@@ -92,7 +96,7 @@ async function measure(bench, large, name) {
   };
 }
 
-/** The figures of several rounds, each by its best: what else runs only makes them worse. */
+/** Returns the minimum of each figure over several rounds, because other load only makes figures worse. */
 async function best(bench, large, label) {
   const found = [];
   for (let round = 1; round <= rounds; round += 1) {
@@ -103,10 +107,10 @@ async function best(bench, large, label) {
   return Object.fromEntries(Object.keys(found[0]).map((name) => [name, least(name)]));
 }
 
-/** Ids of copy $1: as long as those they are made of, and as unique. */
+/** SQL for the IDs of copy $1: as long and as unique as the originals. */
 const copied = (id) => `overlay(${id} placing lpad(to_hex($1), 6, '0') from length(${id}) - 5)`;
 
-/** How the rows of a batch become those of copy $1, a day older with each; the rest stays as it is. */
+/** Column expressions for copy $1 of a batch, each a day older than the last. Other columns stay the same. */
 const tables = {
   batches: { id: copied('id') },
   payouts: {
@@ -129,7 +133,7 @@ const tables = {
 
 const times = new Set(['requested_at', 'created_at', 'received_at']);
 
-/** Statements that copy the rows which the large customer has now, through tables of their own. */
+/** Saves the large customer's current rows in separate tables and returns statements that copy them. */
 async function prepareCopies(sql, accountId) {
   const statements = [];
   for (const [table, changes] of Object.entries(tables)) {
@@ -153,7 +157,7 @@ async function prepareCopies(sql, accountId) {
   return statements;
 }
 
-/** Fills the tables with copies of what the customer has, written past the triggers. */
+/** Fills the tables with copies of the customer's rows, with triggers disabled. */
 async function fill({ database }, { accountId }) {
   const statements = await prepareCopies(database, accountId);
   const copies = payouts / items;
@@ -177,7 +181,7 @@ async function fill({ database }, { accountId }) {
   }
 }
 
-/** Bytes a payout in each table and its indexes. */
+/** Returns the bytes per payout in each table and its indexes. */
 async function bytesAPayout({ database }) {
   const [{ count }] = await database`select count(*)::int as count from payouts`;
   const sizes = await database`
@@ -192,7 +196,7 @@ const machine = describeMachine();
 const results = await withBench(values.data, async (bench) => {
   const large = await openCustomer(bench, 'large', items);
   const body = batchBody(large, items);
-  const prepare = async () => async () => void (await large.ask('POST /v1/batches', body));
+  const prepare = async () => async () => void (await large.request('POST /v1/batches', body));
   await timeWay({
     ...{ bench, database: bench.database, customer: large, prepare, warmup: 0, payouts: items },
   });

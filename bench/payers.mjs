@@ -1,12 +1,12 @@
-// One customer, and those who send its single payouts: in a closed loop, or at a rate.
+// Sends a customer's single payouts in a closed loop or at a constant rate.
 import { createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { amountMinor } from './batch/customer.mjs';
 
-/** A payout that takes longer than this will never be announced. */
+/** Timeout for a payout's webhook. */
 const announcedLimitMs = 60_000;
 
-/** A receiver of webhooks, and what waits for the one of a payout. */
+/** Starts a webhook receiver. `untilAnnounced` waits for a payout's webhook. */
 export async function startReceiver() {
   const announced = new Set();
   const waiting = new Map();
@@ -38,9 +38,9 @@ export async function startReceiver() {
   };
 }
 
-/** Sends one payout of the customer; answers it as it is then. */
+/** Creates a payout of the customer and returns the response. */
 export function pay(customer, reference) {
-  return customer.ask('POST /v1/payouts', {
+  return customer.request('POST /v1/payouts', {
     beneficiary: customer.beneficiaryId,
     source_currency: 'USD',
     amount: amountMinor,
@@ -48,7 +48,7 @@ export function pay(customer, reference) {
   });
 }
 
-/** Does the work so many times, `atOnce` at a time; the milliseconds that each took. */
+/** Runs the work `count` times, `atOnce` at a time. Returns the milliseconds that each run took. */
 export async function closedLoop(count, atOnce, work) {
   const times = [];
   let begun = 0;
@@ -65,8 +65,8 @@ export async function closedLoop(count, atOnce, work) {
 }
 
 /**
- * Does the work at fixed moments, whether or not what came before is done, and counts from that
- * moment: a caller who waited for slow answers would leave out those that they delay.
+ * Starts the work at a constant rate, even if earlier runs have not finished, and measures from the
+ * scheduled time. Waiting for slow responses would hide the delays they cause (coordinated omission).
  */
 export async function openLoop(count, aSecond, work) {
   const done = [];

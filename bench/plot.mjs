@@ -1,8 +1,8 @@
-// The figures of a run as plots, without a library: two axes, lines, and a label at each line's end.
+// Plots the figures of a run without a library: two axes, lines, and a label at the end of each line.
 
 const size = { width: 640, height: 360, left: 80, right: 150, top: 40, bottom: 48 };
 
-/** Readable on a light and on a dark page, wherever the file is shown. */
+/** Readable on light and dark pages, wherever the file is shown. */
 const style = `
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-weight: 600 }
@@ -20,14 +20,14 @@ const style = `
     .line { fill: none }
   }`;
 
-/** Powers of ten that the values lie between. */
+/** Returns the powers of ten that enclose the values. */
 function decades(values) {
   const first = Math.floor(Math.log10(Math.min(...values)));
   const last = Math.ceil(Math.log10(Math.max(...values)));
   return Array.from({ length: last - first + 1 }, (_, index) => 10 ** (first + index));
 }
 
-/** Round numbers from zero to beyond the largest value, some five of them. */
+/** Returns about five round numbers from zero to beyond the largest value. */
 function steps(values) {
   const most = Math.max(...values);
   const power = 10 ** Math.floor(Math.log10(most / 5));
@@ -35,7 +35,7 @@ function steps(values) {
   return Array.from({ length: Math.ceil(most / step) + 1 }, (_, index) => index * step);
 }
 
-/** Where a value lies between two pixels. */
+/** Returns a function that maps a value to a pixel position. */
 function scale(ticks, isLogarithmic, from, to) {
   const at = isLogarithmic ? Math.log10 : (value) => value;
   const [first, last] = [at(ticks[0]), at(ticks.at(-1))];
@@ -43,7 +43,7 @@ function scale(ticks, isLogarithmic, from, to) {
 }
 
 /**
- * Times are on a logarithmic axis.
+ * Draws a chart. The vertical axis, for times, is logarithmic.
  *
  * @param {{ title: string, x: string, y: string, isXLogarithmic: boolean,
  *   lines: readonly { name: string, points: readonly (readonly [number, number])[] }[] }} chart
@@ -93,7 +93,7 @@ function plot({ title, x, y, isXLogarithmic, lines }) {
   ].join('\n');
 }
 
-/** Labels at the ends of their lines, moved apart where lines end close to each other. */
+/** Positions labels at the ends of their lines, moved apart where lines end close to each other. */
 function labelled(lines, toY) {
   const apartPx = 16;
   const sorted = lines
@@ -105,7 +105,7 @@ function labelled(lines, toY) {
   return sorted.sort((a, b) => a.index - b.index);
 }
 
-/** Time to the last webhook against the size of the batch. */
+/** Plots the time to the last webhook against the size of the batch. */
 export function batchPlot({ batches }) {
   return plot({
     title: 'A batch, from its request to its last webhook',
@@ -119,7 +119,7 @@ export function batchPlot({ batches }) {
   });
 }
 
-/** Time to accept against the rate of requests, counted from when each was due. */
+/** Plots the time to accept, measured from when each request was due, against the request rate. */
 export function loadPlot({ load }) {
   const line = (name, way, figure) => ({
     name,

@@ -1,10 +1,10 @@
-// Requests a second of one read and one write of the API, against a bare Koa app that runs the
-// same statements, in the same run; run it after the build.
+// Measures the throughput of one read and one write of the API against a bare Koa app that runs the same
+// statements, in the same run. Run it after the build.
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
 
-// Before the stack reads them: what a key may send is not what is measured.
+// Set before the stack reads them, because the rate limits are not to be measured.
 process.env.RATE_LIMIT_PER_SECOND = '99999';
 process.env.RATE_LIMIT_BURST = '99999';
 process.env.IN_FLIGHT_LIMIT = '9999';
@@ -22,7 +22,7 @@ const { values } = parseArgs({
 });
 const connections = Number(values.connections);
 
-/** Sends on every connection as soon as it is answered, for so long; the time each took. */
+/** Sends requests back to back on every connection for `seconds`. Returns the time each took. */
 async function drive(pool, request, seconds) {
   const endMs = performance.now() + seconds * 1000;
   const taken = [];

@@ -1,4 +1,4 @@
-// What a payout of a batch writes: row versions, and bytes of write-ahead log by table and by index.
+// Measures the writes per payout of a batch: row versions, and bytes of write-ahead log per table and index.
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -16,7 +16,7 @@ const { values } = parseArgs({
 });
 const [payouts, warmup] = [Number(values.payouts), Number(values.warmup)];
 
-/** Sessions report what they wrote within a second of being idle. */
+/** Sessions report their statistics within a second of becoming idle. */
 const reportedAfterMs = 2_000;
 
 const rowsOf = (sql) => sql`
@@ -27,8 +27,8 @@ const rowsOf = (sql) => sql`
 const positionOf = async (sql) => (await sql`select pg_current_wal_insert_lsn()::text as at`)[0].at;
 
 /**
- * Records between two positions by the relation of their first page. Images of whole pages, which the
- * first change after a checkpoint writes, are counted apart: how many there are depends on when it was.
+ * Counts log records between two positions by the relation of their first page. Full-page images, which the
+ * first change after a checkpoint writes, are counted separately: their number depends on its timing.
  */
 const logOf = (sql, from, to) => sql`
   with blocks as (
@@ -48,7 +48,7 @@ const logOf = (sql, from, to) => sql`
 const results = await withBench(values.data, async (bench) => {
   const { database } = bench;
   await database`create extension if not exists pg_walinspect`;
-  // No segment that is to be read goes.
+  // Keeps all segments that are to be read.
   await database`alter system set wal_keep_size = '8GB'`;
   await database`select pg_reload_conf()`;
   const customer = await openCustomer(bench, 'rows', payouts + warmup);
@@ -62,7 +62,7 @@ const results = await withBench(values.data, async (bench) => {
         before.rows = await rowsOf(database);
         before.position = await positionOf(database);
       }
-      await customer.ask('POST /v1/batches', body);
+      await customer.request('POST /v1/batches', body);
     };
   };
   await timeWay({ bench, database, customer, warmup, payouts, prepare });

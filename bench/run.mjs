@@ -1,4 +1,4 @@
-// Everything side by side, interleaved, with the ratios first: `npm run bench`; see README.md.
+// Runs all comparisons, interleaved, and prints the ratios: `npm run bench`; see README.md.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const { values } = parseArgs({
 const rounds = Number(values.rounds);
 const sizes = values.sizes.split(',').map(Number);
 
-/** Runs a script of this folder, which saves its figures, and answers those. */
+/** Runs a script of this folder and returns the figures that it saves. */
 async function figuresOf(script, ...args) {
   const path = join(values.out, 'figures.json');
   const url = new URL(script, import.meta.url);
@@ -33,7 +33,7 @@ async function figuresOf(script, ...args) {
 
 const median = (numbers) => percentile(numbers, 0.5);
 
-/** A batch of each size, in rounds: ours and the floor in one stack, one after the other. */
+/** Measures a batch of each size in rounds, our way and the floor one after the other on one stack. */
 async function measureBatches() {
   const runs = Object.fromEntries(sizes.map((size) => [size, []]));
   for (let round = 0; round < rounds; round += 1) {
@@ -52,7 +52,7 @@ async function measureBatches() {
   });
 }
 
-/** A workflow a payout, with two engines; 500 are enough, as their time grows with the number. */
+/** Measures a workflow per payout with two engines. 500 are enough, because the time is proportional. */
 async function measureOthers() {
   const hasDbos = existsSync(new URL('./batch/node_modules/@dbos-inc/dbos-sdk', import.meta.url));
   const ways = ['ours', 'child', ...(hasDbos ? ['dbos'] : [])];

@@ -1,4 +1,4 @@
-// Single payouts in a closed loop, each from its request to its webhook; see README.md.
+// Measures single payouts in a closed loop, each from its request to its webhook; see README.md.
 import { parseArgs } from 'node:util';
 import { withBench } from './batch/bench.mjs';
 import { openCustomer } from './batch/customer.mjs';
@@ -19,7 +19,7 @@ const inFlight = Number(values['in-flight']);
 const payouts = Number(values.payouts);
 const warmup = Number(values.warmup);
 
-/** Sends so many payouts, `inFlight` at a time: the milliseconds to each answer and each webhook. */
+/** Sends payouts, `inFlight` at a time. Returns the milliseconds to each response and each webhook. */
 async function payAll(customer, receiver, count) {
   const answers = [];
   const ids = [];

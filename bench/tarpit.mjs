@@ -1,4 +1,4 @@
-// What a receiver that hangs costs the webhooks of another account; see README.md.
+// Measures how a receiver that hangs delays the webhooks of another account; see README.md.
 import { createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -19,10 +19,10 @@ const { values } = parseArgs({
 const samples = Number(values.samples);
 const rounds = Number(values.rounds);
 const pauseMs = 1_000 / Number(values['a-second']);
-/** More payouts of the neighbor than all rounds have time for. */
+/** Funds for more payouts of the neighbor than all rounds have time for. */
 const mostPayouts = 20_000;
 
-/** A receiver that answers at once, or never. */
+/** Starts a receiver that answers either at once or never. */
 async function startMoody() {
   let hangs = false;
   const held = new Set();
@@ -46,7 +46,7 @@ async function startMoody() {
   };
 }
 
-/** A customer who goes on paying, with so many endpoints at a host that may hang. */
+/** Creates a customer with `endpoints` webhook endpoints at a receiver that may hang. */
 async function openNeighbor(bench, endpoints) {
   const receiver = await startMoody();
   const customer = await openCustomer(
@@ -56,12 +56,12 @@ async function openNeighbor(bench, endpoints) {
   );
   for (let number = 2; number <= endpoints; number += 1) {
     const url = `${receiver.url}/${number}`;
-    await customer.ask('POST /v1/webhook_endpoints', { url, events: ['payout.settled'] });
+    await customer.request('POST /v1/webhook_endpoints', { url, events: ['payout.settled'] });
   }
   return { receiver, customer, endpoints };
 }
 
-/** The neighbor's payouts until the work is done, at a rate: what hangs does not slow them. */
+/** Sends the neighbor's payouts at a rate that a hanging receiver does not slow, until the work is done. */
 async function whilePaying({ customer }, work) {
   const ended = new AbortController();
   const paying = (async () => {
@@ -77,7 +77,7 @@ async function whilePaying({ customer }, work) {
   return result;
 }
 
-/** The milliseconds from each request of the customer to its webhook, one payout after another. */
+/** Measures the milliseconds from each of the customer's requests to its webhook, sequentially. */
 function timesOf({ customer, receiver }) {
   return closedLoop(samples, 1, async (number) => {
     const { id } = await pay(customer, `Invoice ${number}`);

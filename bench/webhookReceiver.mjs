@@ -1,5 +1,5 @@
-// A receiver of webhooks as a process of its own, which parses what comes and counts requests and
-// different events by path; any GET answers the counts.
+// A webhook receiver as a separate process. It parses requests and counts them and their distinct events by
+// path; any GET returns the counts.
 import { createServer } from 'node:http';
 
 /** @type {Map<string, { requests: number, ids: Set<string> }>} */
@@ -32,5 +32,5 @@ const server = createServer((request, response) => {
 server.listen(0, '127.0.0.1', () => {
   console.log(JSON.stringify({ listening: `http://127.0.0.1:${server.address().port}` }));
 });
-// The channel to the parent closes when the parent goes, however it went.
+// The IPC channel closes when the parent ends, even if it was killed.
 for (const end of ['disconnect', 'SIGTERM']) process.on(end, () => process.exit(0));

@@ -1,4 +1,4 @@
-// 10,000 events to one endpoint, each in a request of its own and in batches, in turns; see README.md.
+// Delivers 10,000 events to one endpoint, singly and in batches by turns; see README.md.
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -25,16 +25,16 @@ const [events, rounds] = [Number(values.events), Number(values.rounds)];
 
 const facts = { status: 'canceled', statusReason: null, settledAt: null, returnedMinor: null };
 
-/** A customer with one endpoint that listens to what is written here, and a payout to write it of. */
+/** Creates a customer with an endpoint for the events written here, and a payout as their subject. */
 async function openListener(bench, url, batching) {
   const name = batching ? 'batched' : 'single';
   const customer = await openCustomer(bench, name, 1);
   const listening = { url: `${url}/${name}`, events: ['payout.canceled'], batching };
-  const { id: endpointId } = await customer.ask('POST /v1/webhook_endpoints', listening);
+  const { id: endpointId } = await customer.request('POST /v1/webhook_endpoints', listening);
   return { name, endpointId, accountId: customer.accountId, payout: await pay(customer, name) };
 }
 
-/** Writes the events as a worker's steps do. No sweep takes what the next line delivers. */
+/** Writes the events as a worker does, with a later attempt time so that no sweep delivers them. */
 async function record({ database }, { accountId, endpointId, payout }) {
   const event = { accountId, type: 'payout.canceled', subjectId: payout.id, facts };
   await recordWebhookEvents(database, Array(events).fill(event));
@@ -43,10 +43,10 @@ async function record({ database }, { accountId, endpointId, payout }) {
      where endpoint_id = ${endpointId} and status = 'pending'`;
 }
 
-/** Asking ten times a second costs a hundredth of what is measured. */
-const askIntervalMs = 100;
+/** Poll interval: polling ten times a second adds one hundredth of the measured load. */
+const pollIntervalMs = 100;
 
-/** Longer than the first retry of what has failed; what takes longer is no figure of this. */
+/** Timeout: longer than the first retry of a failed delivery. A longer run is not a valid measurement. */
 const limitMs = 60_000;
 
 /** Waits until no event of the listener is pending. */
@@ -58,13 +58,13 @@ async function untilDelivered({ database }, { name, endpointId }) {
        where endpoint_id = ${endpointId} and status = 'pending'`;
     if (count === 0) return;
     if (Date.now() > deadlineMs) throw new Error(`${name}: ${count} events are not delivered.`);
-    await delay(askIntervalMs);
+    await delay(pollIntervalMs);
   }
 }
 
 /**
- * What it takes workers until each event is delivered and recorded: this process, as the one that has
- * committed them, and the stack's, which has what the first has no time for.
+ * Measures the cost for the workers until each event is delivered and recorded: this process, which has
+ * committed the events, and the stack's worker, which delivers what this one has no time for.
  */
 async function deliver(bench, deliverer, listener, receiver) {
   await record(bench, listener);
@@ -72,7 +72,7 @@ async function deliver(bench, deliverer, listener, receiver) {
   const processes = watchProcesses({ postgres, worker, receiver: receiver.pid });
   const before = process.cpuUsage();
   const startMs = performance.now();
-  // As a group of payouts, which has 20 s; a single payout's events have four.
+  // Two payouts count as a group, which has 20 s; a single payout's events have four.
   await deliverer.deliver([listener.payout.id, 'po_none']);
   await untilDelivered(bench, listener);
   const ms = performance.now() - startMs;
@@ -121,9 +121,9 @@ const { figures, seen } = taken;
 for (const [name, { events: count }] of Object.entries(seen)) {
   if (count !== events * (rounds + 1)) throw new Error(`${name}: ${count} events arrived.`);
 }
-const middle = (name, figure) =>
+const medianOf = (name, figure) =>
   percentile(
-    // The first round has warmed both up.
+    // Without the first round, which was the warm-up.
     figures[name].slice(1).map((one) => one[figure]),
     0.5,
   );
@@ -133,7 +133,7 @@ const rows = Object.entries({
   'ms of PostgreSQL’s': 'postgres',
   'ms of the receiver’s': 'receiver',
 }).map(([label, figure]) => {
-  const [single, batched] = [middle('single', figure), middle('batched', figure)];
+  const [single, batched] = [medianOf('single', figure), medianOf('batched', figure)];
   return `${label}: ${single.toFixed(0)} single, ${batched.toFixed(0)} batched, ratio ${(single / batched).toFixed(1)}`;
 });
 const requests = ({ requests: count }) => (count / (rounds + 1)).toFixed(0);

@@ -1,15 +1,15 @@
-"""Makes src/domain/bankCalendars.json: when the banks behind each currency are open.
+"""Generates src/domain/bankCalendars.json: when the banks of each currency are open.
 
     python3 -m venv /tmp/calendars && /tmp/calendars/bin/pip install holidays==0.109 QuantLib==1.44
     /tmp/calendars/bin/python tools/bankCalendars.py [--from YYYY-MM-DD]
 
-Two independent libraries are read: `holidays` (MIT) and QuantLib (BSD). Where they disagree, the day
-counts as closed, as an arrival is promised "at the latest". TARGET, the Federal Reserve Banks, CHAPS
-and Zengin are exact: test/unit/arrival.test.ts compares them with what their operators publish.
+Reads two independent libraries, `holidays` (MIT) and QuantLib (BSD). Where they disagree, the day
+counts as closed, because an arrival is promised "at the latest". TARGET, the Federal Reserve Banks, CHAPS
+and Zengin are exact: test/unit/arrival.test.ts compares them with their operators' publications.
 
-What was said of a payout never changes: an edition in the file is never edited. Where a calendar has
-changed, it is compared only, and `--from` adds an edition that holds for what is accepted from that
-day on, 00:00 UTC. That day has to be later than the release of the change.
+An edition in the file is never changed, so that the estimates of existing payouts never change. Without
+`--from`, changed calendars are only listed. `--from` adds an edition for payouts accepted from that day on,
+00:00 UTC. That day must be later than the release of the change.
 """
 
 import json
@@ -24,15 +24,15 @@ YEARS = (2026, 2027, 2028)
 TABLE = Path(__file__).parent.parent / "src/domain/bankCalendars.json"
 NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 WEEK = (0, 1, 2, 3, 4)
-# SAMA and the central banks of Kuwait and Israel; the United Arab Emirates have had Saturday and
-# Sunday since 2022.
+# The week of SAMA and the central banks of Kuwait and Israel. The weekend of the United Arab Emirates has
+# been Saturday and Sunday since 2022.
 SUNDAY_TO_THURSDAY = (6, 0, 1, 2, 3)
 
 P, B, H, G, O = "public", "bank", "half_day", "government", "optional"
-# By currency: the scheme, its zone, our cut-off in local time, and how many business days later the
-# beneficiary has the money at the latest (EUR: one, Directive (EU) 2015/2366, article 83). The cut-offs
-# are cautious, earlier than banks usually take orders; that of the bank that pays replaces one. Then
-# what the days are read from: countries and kinds of days in `holidays`, and a calendar of QuantLib.
+# By currency: the scheme, its time zone, our cut-off in local time, and the maximum number of business days
+# until the beneficiary has the money (EUR: one, Directive (EU) 2015/2366, article 83). The cut-offs are
+# cautious, earlier than banks' usual ones; the paying bank's own cut-off should replace them. Then the
+# sources of the closed days: countries and categories in `holidays`, and a QuantLib calendar.
 SCHEMES = {
     "AED": ("UAEFTS", "Asia/Dubai", "11:00", 1, [("AE", None, (P, G))], None),
     "ARS": ("COELSA", "America/Argentina/Buenos_Aires", "13:00", 1, [("AR", None, (P, B))], ql.Argentina()),
@@ -78,13 +78,13 @@ SCHEMES = {
     "ZAR": ("EFT", "Africa/Johannesburg", "14:00", 1, [("ZA", None, (P,))], ql.SouthAfrica()),
 }
 OTHER_WEEKS = {"ILS": SUNDAY_TO_THURSDAY, "KWD": SUNDAY_TO_THURSDAY, "SAR": SUNDAY_TO_THURSDAY}
-# What neither library has, as the first day and how many follow each other.
+# Closed days that neither library has, as the first day and the number of consecutive days.
 ADDED = {
-    # Announced in November for the next year. Until then the longest that is usual: eight days at the
+    # Announced each November for the next year. Until then the longest usual periods: eight days at the
     # Spring Festival, five at Labour Day, eight in October, and the Monday before a Tuesday.
     "CNY": [("2027-02-05", 8), ("2027-05-01", 5), ("2027-10-01", 7), ("2028-01-25", 8), ("2028-04-03", 1),
             ("2028-05-01", 5), ("2028-10-01", 8)],
-    # On the eve of a festival banks are open for a few hours only.
+    # On the eve of a festival banks are open only for a few hours.
     "ILS": [("2026-04-01", 1), ("2026-05-21", 1), ("2026-09-20", 1), ("2027-04-21", 1), ("2027-06-10", 1),
             ("2027-10-10", 1), ("2028-04-10", 1), ("2028-05-30", 1), ("2028-09-20", 1)],
     # Banks close their books (Reserve Bank of India).
@@ -101,7 +101,7 @@ def days_of_libraries(sources, calendar):
         else:
             days = holidays.country_holidays(code, subdiv=part, categories=kinds, years=YEARS)
         for day, name in days.items():
-            # Where the moon is to be sighted, a date may be one day earlier or later.
+            # Dates that depend on sighting the moon may be one day earlier or later.
             found |= {day - DAY, day, day + DAY} if "estimated" in name else {day}
     if calendar is not None:
         for year in YEARS:

@@ -1,11 +1,11 @@
-// How many cores, processes and terabytes a load takes, from what a payout was measured to take:
+// Estimates the cores, processes and terabytes for a load from the measured costs of a payout:
 //
 //   node tools/capacity.mjs --singles 50 --batched 500 --a-day 1000000
 //
-// docs/capacity.md says what it leaves out, and how to measure the costs on your own machines.
+// docs/capacity.md describes what this leaves out, and how to measure the costs on your own machines.
 import { costs, readInputs } from './inputs.mjs';
 
-/** Each input with its default, and where that comes from. */
+/** Each input with its default and the source of the default. */
 const inputs = {
   singles: [20, 'single payouts a second at the peak'],
   batched: [200, 'payouts of batches a second at the peak'],
@@ -33,17 +33,17 @@ const parts = {
   worker: cores(of.singles, of['worker-ms']),
   PostgreSQL: cores(of.singles, of['postgres-ms']),
   Temporal: cores(of.singles, of['temporal-ms']),
-  // Nearly all of it is the batch worker's and PostgreSQL's.
+  // Nearly all of this is for the batch worker and PostgreSQL.
   batches: cores(of.batched, of['batch-ms']),
 };
-// A process of Node has one core for its own code; two of each survive the loss of one.
+// A Node.js process runs its code on one core. At least two of each, to survive the loss of one.
 const processes = (needed) => Math.max(2, Math.ceil(needed));
 const counts = {
   API: processes(parts.API),
   worker: processes(parts.worker),
   batches: Math.max(1, Math.ceil(parts.batches)),
 };
-// Two, so that either can be replaced.
+// At least two, so that each can be replaced.
 const temporalServers = Math.max(2, Math.ceil(parts.Temporal / of['machine-cores']));
 const connections =
   120 * temporalServers + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
@@ -51,7 +51,7 @@ const yearBytes = of['a-day'] * (365 * of['kept-bytes'] + 30 * of['retained-byte
 const singleMs = of['api-ms'] + of['worker-ms'] + of['postgres-ms'] + of['temporal-ms'];
 // The retention schedule deletes for up to 20 seconds an hour.
 const deletableRows = ((24 * 20) / of['delete-us']) * 1e6;
-// Of each payout: a delivery, and one attempt that failed at the most of receivers that answer.
+// Per payout: a delivery and, if receivers respond, at most one failed attempt.
 const deletedRows = of['a-day'] * 2;
 const walPerSecond = (of.singles + of.batched) * of['wal-bytes'];
 

@@ -1,7 +1,7 @@
-// What a payout was measured to take, and how the tools about capacity read what others have measured.
+// The measured costs of a payout, and how the capacity tools read other values from the command line.
 import { parseArgs } from 'node:util';
 
-/** CPU of a single payout by part: each input with its default, and where that comes from. */
+/** CPU of a single payout by part: each input with its default and the source of the default. */
 export const costs = {
   'api-ms': [6, 'CPU of the API for a single payout (docs/performance.md)'],
   'postgres-ms': [17, 'CPU of PostgreSQL for a single payout (docs/performance.md)'],
@@ -9,7 +9,7 @@ export const costs = {
   'worker-ms': [25, 'CPU of the worker for a single payout (docs/capacity.md)'],
 };
 
-/** Reads the command line. `--help` lists the inputs; what one does not take ends the program with 2. */
+/** Reads the command line. `--help` lists the inputs; an invalid value ends the program with exit code 2. */
 export function readInputs(inputs) {
   const { values } = parseArgs({
     options: {

@@ -1,6 +1,6 @@
-// Makes src/domain/iso4217.json: ISO 4217's list one of 25 June 2024, as the package currency-codes
-// carries it, with the amendments that came into force since, up to 17 September 2026. Run it with
-// --check to compare, as test/unit/money.test.ts does.
+// Generates src/domain/iso4217.json from ISO 4217's list one of 25 June 2024, as contained in the package
+// currency-codes, plus the amendments that came into force up to 17 September 2026. With --check it only
+// compares, as test/unit/money.test.ts does.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -8,16 +8,16 @@ const list = fileURLToPath(import.meta.resolve('currency-codes/iso-4217-list-one
 const table = fileURLToPath(new URL('../src/domain/iso4217.json', import.meta.url));
 
 /**
- * How the list of 17 September 2026 differs: the Caribbean guilder replaced the Antillean on 31 March
- * 2025, Bulgaria took the euro on 1 January 2026, and Cuba's convertible peso was withdrawn.
+ * Differences in the list of 17 September 2026: the Caribbean guilder replaced the Antillean guilder on 31
+ * March 2025, Bulgaria adopted the euro on 1 January 2026, and Cuba's convertible peso was withdrawn.
  */
 const removed = ['ANG', 'BGN', 'CUC'];
 const added = { XCG: { digits: 2, name: 'Caribbean Guilder' } };
 
-/** Units of account that contracts are stated in, though ISO marks them as funds. */
+/** Units of account that are used in contracts, although ISO marks them as funds. */
 const keptFunds = ['CLF', 'UYW'];
 
-/** Two currencies have one name. */
+/** Unique names: two currencies have the same name in the list. */
 const names = { VED: 'Bolívar Soberano (VED)' };
 
 function currenciesOf(xml) {
@@ -26,7 +26,7 @@ function currenciesOf(xml) {
     const isFund = /<CcyNm IsFund="true">/i.test(entry);
     return { code: text('Ccy'), name: text('CcyNm'), digits: text('CcyMnrUnts'), isFund };
   });
-  // A country without a currency has no code; metals, units of account and tests have no minor unit.
+  // Countries without a currency have no code. Metals, units of account and test codes have no minor unit.
   return entries
     .filter(({ code, digits }) => code !== '' && digits !== 'N.A.')
     .filter(({ code, isFund }) => !isFund || keptFunds.includes(code))

@@ -1,5 +1,5 @@
-// Writes the renderer of the API reference beside the pages of a build. This plugin is the only
-// package that has all of it in one file; the package of the same name brings 250 others.
+// Writes the renderer of the API reference to the pages folder of a build. This plugin is the only package
+// that contains it in a single file; the package named after the renderer has 250 dependencies.
 import { writeFileSync } from 'node:fs';
 import plugin from '@scalar/fastify-api-reference';
 

@@ -1,9 +1,9 @@
-// How single payouts a second grow with cores and processes, by simulating what each was measured to take:
+// Simulates how the throughput of single payouts grows with cores and processes, from their measured costs:
 //
 //   node tools/scaling.mjs --machines 2x1,4x2,8x2,8x4,16x4,16x8
 //
-// A machine is its cores and how many APIs and workers it has of each; docs/capacity.md says what this
-// leaves out. The same inputs give the same figures.
+// A machine is given as its cores and its number of APIs, which is also that of its workers. docs/capacity.md
+// describes what this leaves out. The same inputs give the same figures.
 import { costs, readInputs } from './inputs.mjs';
 
 /** Pairs of cores and processes. */
@@ -18,13 +18,13 @@ const of = readInputs({
 });
 const costMs = (part) => of[`${part}-ms`];
 
-/** A payout makes this many rounds through Temporal, a worker and PostgreSQL. */
+/** Number of rounds that a payout makes through Temporal, a worker and PostgreSQL. */
 const rounds = 10;
 
-/** Enough that the first tenth, which finds an idle machine, can be left out. */
+/** Number of payouts: enough to leave out the first tenth, which finds an idle machine. */
 const payouts = 3_000;
 
-/** The steps of the payout with this number, each of one part, which for Node is one of its processes. */
+/** Returns a payout's steps. Each runs in one part, which for Node.js is one of several processes. */
 function stepsOf(number, replicas) {
   const [api, worker] = ['api', 'worker'].map((part) => `${part} ${number % replicas}`);
   const round = [
@@ -32,15 +32,15 @@ function stepsOf(number, replicas) {
     { part: worker, ms: costMs('worker') / rounds },
     { part: 'postgres', ms: costMs('postgres') / rounds },
   ];
-  // The request, and at the end the callback of the bank.
+  // The request at the start and the bank's callback at the end.
   const edge = { part: api, ms: costMs('api') / 2 };
   return [edge, ...Array.from({ length: rounds }, () => round).flat(), edge];
 }
 
 /**
- * Runs steps first come, first served. Each takes a core, and a process of Node runs one at a time.
+ * Runs steps first come, first served. Each occupies a core, and a Node.js process runs one at a time.
  *
- * @param {number[]} arrivalsMs when each payout comes; one that is undefined comes when another ends
+ * @param {number[]} arrivalsMs when each payout arrives; if undefined, when another one ends
  */
 function simulate({ cores, replicas }, arrivalsMs) {
   const busy = new Set();
@@ -88,7 +88,7 @@ function simulate({ cores, replicas }, arrivalsMs) {
   return { perSecond: (payouts * 1_000) / now, p95Ms: settled[Math.floor(settled.length * 0.95)] };
 }
 
-/** The same numbers between 0 and 1 each time (mulberry32). */
+/** Returns a seeded generator of random numbers between 0 and 1 (mulberry32). */
 function seeded(seed) {
   let state = seed;
   return () => {
@@ -99,7 +99,7 @@ function seeded(seed) {
   };
 }
 
-/** Poisson arrivals: callers who do not know of each other. */
+/** Returns Poisson arrivals, as from independent callers. */
 function arrivals(perSecond) {
   const random = seeded(1);
   let atMs = 0;
@@ -112,7 +112,7 @@ function arrivals(perSecond) {
 const row = (...cells) => console.log(cells.map((cell) => String(cell).padStart(16)).join(''));
 row('cores', 'APIs, workers', 'payouts/s', 'of each core', 'p95 ms at 60 %');
 for (const [cores, replicas] of of.machines) {
-  // As many under way as keep every part busy.
+  // Enough payouts in flight to keep every part busy.
   const { perSecond } = simulate({ cores, replicas }, Array(32 * replicas).fill(0));
   const { p95Ms } = simulate({ cores, replicas }, arrivals(0.6 * perSecond));
   const ofCore = perSecond / cores;

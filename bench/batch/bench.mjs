@@ -1,4 +1,4 @@
-// One stack of the product, with a sink for its webhooks, for one run of a comparison.
+// Starts a local stack with a webhook sink for one run of a benchmark.
 import { resolve } from 'node:path';
 import { interruption } from '../../dist/sandbox/interruption.js';
 import { startStack } from '../../dist/sandbox/localStack.js';
@@ -9,7 +9,7 @@ import { startScript } from './processes.mjs';
 const anyPort = { api: 0, metrics: 0, temporal: 0, temporalUi: 0, postgres: 0, bank: 0 };
 
 /**
- * Starts everything, runs `work`, and stops everything, also on Ctrl-C or when a part dies.
+ * Starts everything, runs `work` and stops everything, also on Ctrl-C or if a part exits.
  *
  * @param {string} data a folder that is emptied first
  */
@@ -43,7 +43,7 @@ export async function withBench(data, work) {
     };
     return await Promise.race([work(bench), broken, interrupted]);
   } finally {
-    // The parts end now because we stop them; that is no news any more.
+    // From here the parts exit because we stop them, which is not a failure.
     broken.catch(() => undefined);
     interrupted.catch(() => undefined);
     await sink?.stop();

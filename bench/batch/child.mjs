@@ -1,4 +1,4 @@
-// The second way: a parent workflow that starts one child workflow a payout.
+// The second way: a parent workflow that starts one child workflow per payout.
 import { openCustomer } from './customer.mjs';
 import { check, countTransitions, timeWay } from './measure.mjs';
 import { insertPending } from './payoutRows.mjs';
@@ -6,10 +6,10 @@ import { startScript, watchProcesses } from './processes.mjs';
 
 const taskQueue = 'bench-children';
 
-/** Two parents, since the tasks of one run one after another. */
+/** Two parents, because the workflow tasks of one run sequentially. */
 const parents = 2;
 
-/** About six events of the parent's history a child, of the 51,200 that a history may have. */
+/** Limit: about six events per child in the parent's history, which may have 51,200. */
 export const mostPayouts = 15_000;
 
 export async function measureChild(bench, { payouts, atOnce, warmup }) {
@@ -54,7 +54,7 @@ export async function measureChild(bench, { payouts, atOnce, warmup }) {
   }
 }
 
-/** Records the payouts and starts the parents, as a request for a batch would. */
+/** Records the payouts and starts the parents, as a batch request would. */
 async function start({ database, temporal }, customer, count, atOnce) {
   const ids = await insertPending(database, customer, count);
   const share = Math.ceil(ids.length / parents);

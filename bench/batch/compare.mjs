@@ -1,4 +1,4 @@
-// Four ways of paying N payouts, one after another on one stack; see ../README.md.
+// Compares four ways of paying N payouts, sequentially on one stack; see ../README.md.
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
@@ -62,7 +62,7 @@ for (const name of wanted) {
 }
 
 const sdk = new URL('./node_modules/@dbos-inc/dbos-sdk', import.meta.url);
-// Said before ten minutes of the other ways, not after them.
+// Fails now rather than after ten minutes of measuring the other ways.
 if (wanted.includes('dbos') && !existsSync(sdk)) {
   throw new Error('DBOS is not installed: npm ci --prefix bench/batch, or --only ours,floor,child');
 }

@@ -1,12 +1,12 @@
-// An account with money, a beneficiary and a webhook endpoint, made through the API.
+// Creates a funded account with a beneficiary and a webhook endpoint through the API.
 import { join } from 'node:path';
 import { seedAccount } from '../../dist/sandbox/seed.js';
 
-/** 10.00 US dollars: above the smallest fee, and small enough for a test account's money. */
+/** 10.00 US dollars: above the minimum fee, and small enough for a test account's balance. */
 export const amountMinor = 1_000;
 
-async function call(stack, apiKey, request, body) {
-  const [method, path] = request.split(' ');
+async function call(stack, apiKey, route, body) {
+  const [method, path] = route.split(' ');
   const response = await fetch(stack.description.api_url + path, {
     method,
     headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
@@ -14,7 +14,7 @@ async function call(stack, apiKey, request, body) {
   });
   const text = await response.text();
   if (!response.ok) {
-    throw new Error(`${request} was answered ${response.status}: ${text.slice(0, 2_000)}`);
+    throw new Error(`${route} was answered ${response.status}: ${text.slice(0, 2_000)}`);
   }
   return JSON.parse(text);
 }
@@ -26,23 +26,23 @@ async function call(stack, apiKey, request, body) {
 export async function openCustomer(bench, name, payouts) {
   const { stack, database, directory, sinkUrl } = bench;
   const seed = await seedAccount(database, join(directory, `account-${name}.json`));
-  const ask = (request, body) => call(stack, seed.apiKey, request, body);
-  await ask('POST /v1/test/fund', { currency: 'USD', amount: payouts * amountMinor });
-  const beneficiary = await ask('POST /v1/beneficiaries', {
+  const request = (route, body) => call(stack, seed.apiKey, route, body);
+  await request('POST /v1/test/fund', { currency: 'USD', amount: payouts * amountMinor });
+  const beneficiary = await request('POST /v1/beneficiaries', {
     type: 'individual',
     name: 'Ada Lovelace',
     country: 'DE',
     currency: 'EUR',
     iban: 'DE89370400440532013000',
   });
-  const endpoint = await ask('POST /v1/webhook_endpoints', {
+  const endpoint = await request('POST /v1/webhook_endpoints', {
     url: `${sinkUrl}/${name}`,
     events: ['payout.settled'],
   });
-  return { name, ...seed, ask, beneficiaryId: beneficiary.id, endpointId: endpoint.id };
+  return { name, ...seed, request, beneficiaryId: beneficiary.id, endpointId: endpoint.id };
 }
 
-/** The body of a batch, so that making it is not part of the measurement. */
+/** Creates the body of a batch in advance, so that this is not part of the measurement. */
 export function batchBody(customer, count, referenceOf = (index) => `Invoice ${index + 1}`) {
   const payouts = Array.from({ length: count }, (_, index) => ({
     beneficiary: customer.beneficiaryId,

@@ -1,4 +1,4 @@
-// The third way: DBOS Transact, one workflow a payout, on the same PostgreSQL server.
+// The third way: DBOS Transact, one workflow per payout, on the same PostgreSQL server.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { transaction } from '../../dist/src/db/client.js';
@@ -8,11 +8,11 @@ import { fundEntry } from '../../dist/src/domain/ledger.js';
 import { amountMinor, openCustomer } from './customer.mjs';
 import { createDatabase, measureOwnParts } from './ownParts.mjs';
 
-/** Connections to DBOS's own tables: the server has 100, and the product and this bench hold 70. */
+/** Connections to DBOS's own tables: the server allows 100, and the product and this benchmark use 70. */
 const systemPoolSize = 20;
 
 export async function measureDbos(bench, { payouts, concurrency, pollingMs, warmup }) {
-  // Where the product's own sweep does not find the payouts and take them over.
+  // A separate database, so that the product's sweep does not find the payouts and take them over.
   const databases = {
     product: await createDatabase(bench, 'corridor_dbos_product'),
     system: await createDatabase(bench, 'corridor_dbos_system'),
@@ -26,7 +26,7 @@ export async function measureDbos(bench, { payouts, concurrency, pollingMs, warm
       DBOS_POOL_SIZE: String(systemPoolSize),
       DBOS_CONCURRENCY: String(concurrency),
       DBOS_POLLING_MS: String(pollingMs),
-      // What the details and the secrets of the customer are sealed with.
+      // Encrypts the customer's details and secrets.
       MASTER_KEY: readSecrets(bench).masterKey,
     },
     pids: { postgres: bench.stack.description.pids.postgres },
@@ -46,7 +46,7 @@ function readSecrets({ directory }) {
   return JSON.parse(readFileSync(join(directory, 'secrets.json'), 'utf8'));
 }
 
-/** The rows that a payout refers to, and the money for it. */
+/** Copies the rows that payouts refer to, and funds the account. */
 async function copyCustomer(from, to, customer, payouts) {
   const { accountId, beneficiaryId, endpointId } = customer;
   const rows = [

@@ -1,5 +1,5 @@
-// The process of the third way: DBOS Transact with one workflow a payout. It takes the request
-// and the bank's callbacks over HTTP, and its steps are the product's own activities.
+// The process of the third way: DBOS Transact with one workflow per payout. It receives the request and
+// the bank's callbacks over HTTP, and its steps are the product's activities.
 import { DBOS } from '@dbos-inc/dbos-sdk';
 import { asyncLocalStorage } from '@temporalio/activity';
 import { createDeliverer } from '../../dist/src/activities/delivery.js';
@@ -33,7 +33,7 @@ const deliverer = createDeliverer({
   database,
   keyring,
   sender: createSender({ allowInsecure: true, allowPrivateAddresses: true }),
-  // Asked only for a webhook that failed; the sink takes every one.
+  // Used only for failed webhooks, which the sink never causes.
   temporal: {},
   log: console,
 });
@@ -47,14 +47,14 @@ const deps = {
 };
 const activities = { ...ledgerActivities(deps), ...railActivities(deps) };
 
-/** What the activities read of Temporal: a first attempt without a retry policy. */
+/** The part of Temporal's context that the activities read: a first attempt without a retry policy. */
 const context = {
   info: { attempt: 1, isLocal: false },
   heartbeat: () => undefined,
   cancellationSignal: new AbortController().signal,
 };
 
-/** One of the product's activities as a step: checkpointed, and tried again as often as there. */
+/** Runs one of the product's activities as a step, checkpointed and with as many retries as there. */
 function step(name, input) {
   return DBOS.runStep(() => asyncLocalStorage.run(context, () => activities[name](input)), {
     name,
@@ -64,7 +64,7 @@ function step(name, input) {
   });
 }
 
-/** The topic of the nudge: the bank has said something about the payout. */
+/** The topic of the notification that the bank has reported something about the payout. */
 const topic = 'railUpdate';
 
 const payout = DBOS.registerWorkflow(
@@ -82,15 +82,15 @@ const payout = DBOS.registerWorkflow(
 
 const queueName = 'payouts';
 
-/** Records the payouts and enqueues a workflow for each, as the API does with a request. */
+/** Records the payouts and enqueues a workflow for each, as the API does for a request. */
 async function takeRequest({ accountId, beneficiaryId, count }) {
   const ids = await insertPending(database, { accountId, beneficiaryId }, count);
-  // The pool of the system database lets so many through at once as it has connections.
+  // The system database's pool limits the concurrency to its number of connections.
   await Promise.all(ids.map((id) => DBOS.startWorkflow(payout, { workflowID: id, queueName })(id)));
   return { status: 202 };
 }
 
-/** As the API takes a callback: kept first, each fact once; then whoever waits for it is told. */
+/** Processes a callback as the API does: stores each fact once, then notifies the waiting workflows. */
 async function takeCallback(body, headers) {
   const events = callbacks.parseCallback({
     body,
@@ -99,8 +99,8 @@ async function takeCallback(body, headers) {
   });
   if (events === undefined) return { status: 401 };
   await transaction(database, (sql) => storeRailEvents(sql, rail.name, events));
-  const told = new Set(events.map(({ key }) => key));
-  await Promise.all([...told].map((id) => DBOS.send(id, null, topic)));
+  const notified = new Set(events.map(({ key }) => key));
+  await Promise.all([...notified].map((id) => DBOS.send(id, null, topic)));
   return { status: 200 };
 }
 
@@ -118,7 +118,7 @@ DBOS.setConfig({
 await DBOS.launch();
 await DBOS.registerQueue(queueName, {
   workerConcurrency: Number(env.DBOS_CONCURRENCY),
-  // By default a queue is looked at once a second, and then filled up.
+  // By default a queue is polled once a second, and then filled up.
   minPollingIntervalMs: Number(env.DBOS_POLLING_MS),
 });
 serve({

@@ -1,5 +1,5 @@
-// What a batch does to those who send single payouts: the time until POST /v1/payouts answers,
-// idle and while batches run, on one stack in one run; see ../README.md.
+// Measures how batches affect single payouts: the response time of POST /v1/payouts while idle and while
+// batches run, on one stack in one run; see ../README.md.
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -20,16 +20,16 @@ const { values } = parseArgs({
 const items = Number(values.payouts);
 const samples = Number(values.samples);
 
-/** The first requests of a process are slow, and say nothing about a batch. */
+/** Warm-up requests, because the first requests to a process are slow whatever the load. */
 const warmup = 20;
 
-/** How soon it is seen that a batch is over, and the next one sent. */
-const askIntervalMs = 250;
+/** Poll interval for the end of a batch, after which the next one is sent. */
+const pollIntervalMs = 250;
 
-/** Batches follow each other, so that there is always one while the samples are taken. */
+/** Maximum number of batches, sent one after another so that one always runs while samples are taken. */
 const mostBatches = 50;
 
-/** Sends single payouts at fixed moments. */
+/** Sends single payouts at a constant rate. */
 function sample(customer, count, label) {
   return openLoop(count, Number(values['a-second']), async (index) => {
     const { status } = await pay(customer, `${label} ${index}`);
@@ -38,8 +38,8 @@ function sample(customer, count, label) {
 }
 
 /**
- * Sends one batch after another until it is told to stop; answers what became of them, and when
- * each of them was being taken in, for that is the API's own work and not the lane's.
+ * Sends one batch after another until stopped. Returns their outcomes and when each one's request was
+ * being processed, because that is the API's work and not the batch worker's.
  */
 function keepBatchesRunning(customer) {
   const body = batchBody(customer, items);
@@ -49,12 +49,12 @@ function keepBatchesRunning(customer) {
     while (!isStopped && counts.batches < mostBatches) {
       const intake = { fromMs: performance.now(), toMs: Number.POSITIVE_INFINITY };
       counts.intakes.push(intake);
-      let batch = await customer.ask('POST /v1/batches', body);
+      let batch = await customer.request('POST /v1/batches', body);
       intake.toMs = performance.now();
       counts.batches += 1;
       while (!isStopped && batch.status === 'processing') {
-        await delay(askIntervalMs);
-        batch = await customer.ask(`GET /v1/batches/${batch.id}`);
+        await delay(pollIntervalMs);
+        batch = await customer.request(`GET /v1/batches/${batch.id}`);
       }
       counts.settled += batch.counts.settled;
     }
@@ -82,7 +82,7 @@ const machine = describeMachine();
 
 const result = await withBench(values.data, async (bench) => {
   const single = await openCustomer(bench, 'single', 2 * samples + warmup);
-  // The customer of the batches is another one: what is compared is not their common balance.
+  // The batches have a different customer, so that contention for one balance is not measured.
   const bulk = await openCustomer(bench, 'bulk', mostBatches * items);
   await sample(single, warmup, 'warm-up');
   const idle = figures(await sample(single, samples, 'idle'));

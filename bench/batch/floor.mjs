@@ -1,14 +1,14 @@
-// The floor: the rows and calls that a batch cannot do without, in as little code as they take. It is
-// no product: nothing is checked, and what dies is not recovered.
+// The floor: only the rows and calls that a batch cannot do without, in as little code as possible. It is
+// not a product: nothing is validated, and nothing is recovered after a crash.
 import { readFile } from 'node:fs/promises';
 import { batchBody } from './customer.mjs';
 import { countTransitions } from './measure.mjs';
 import { createDatabase, measureOwnParts } from './ownParts.mjs';
 
-/** As the other ways': the name is that of the sink's counter. */
+/** The same shape as for the other ways; `name` selects the sink's counter. */
 const customer = { name: 'floor', accountId: 'acct_floor', beneficiaryId: 'bnf_floor' };
 
-/** The accounts of the ledger, by their numbers in floorWorker.mjs. */
+/** The ledger accounts, in the order of their numbers in floorWorker.mjs. */
 const accounts = ['available', 'held', 'fx_position', 'fee_revenue', 'rail', 'rounding'];
 
 export async function measureFloor(bench, { payouts, warmup }) {

@@ -1,5 +1,5 @@
-// The process of the floor: takes the batch and the bank's callbacks over HTTP, and runs the
-// activities. It checks nothing, survives nothing and knows one corridor.
+// The process of the floor: receives the batch and the bank's callbacks over HTTP and runs the activities.
+// It validates nothing, does not survive a crash and knows only one corridor.
 import { createHmac, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -22,13 +22,13 @@ const secret = randomBytes(32);
 const beneficiary = JSON.parse(env.BENEFICIARY);
 const newId = (prefix) => `${prefix}_${randomBytes(16).toString('hex')}`;
 
-/** 10.00 dollars at 0.9 euros less a fee of 0.50: what matters is that something is computed. */
+/** 10.00 dollars less a fee of 0.50, at 0.9 euros. It only matters that something is computed. */
 function price(amount) {
   const fee = amount / 20n;
   return { fee, net: amount - fee, receive: ((amount - fee) * 9n) / 10n };
 }
 
-/** Fields of rows as arrays, for `unnest`. */
+/** Returns fields of rows as arrays, for `unnest`. */
 const lists = (rows, ...names) => names.map((name) => rows.map((row) => String(row[name])));
 
 async function post(tx, kind, rows, transfers) {
@@ -51,7 +51,7 @@ async function post(tx, kind, rows, transfers) {
       join entries e using (payout_id)`;
 }
 
-/** Writes an event a payout; answers them. */
+/** Writes and returns an event per payout. */
 async function announce(tx, type, rows) {
   const [{ last }] = await tx`
     update accounts set sequence = sequence + ${rows.length} returning sequence as last`;
@@ -69,7 +69,7 @@ async function announce(tx, type, rows) {
   return events;
 }
 
-/** Amounts as text in JSON. */
+/** JSON replacer that writes amounts as text. */
 const text = (_, value) => (typeof value === 'bigint' ? String(value) : value);
 
 const inGroup = (group) => sql`
@@ -110,7 +110,7 @@ const activities = {
   },
 };
 
-/** Settles as the bank reports, and delivers what was settled while the rest is waited for. */
+/** Settles payouts as the bank reports them, and delivers their events while waiting for the rest. */
 async function settleAll(open) {
   const delivered = [];
   while (open.size > 0) {

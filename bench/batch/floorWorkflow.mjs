@@ -1,9 +1,9 @@
-// The floor's workflow. It is bundled for Temporal's sandbox, so it imports nothing but the SDK.
+// The floor's workflow. It is bundled for Temporal's sandbox, so it imports only the SDK.
 import { proxyActivities } from '@temporalio/workflow';
 
 const { accept, carry } = proxyActivities({ startToCloseTimeout: '2 minutes' });
 
-/** Accepts group after group, as the balance asks for, and pays those that are accepted beside. */
+/** Accepts the groups sequentially, because they share a balance, and pays accepted ones concurrently. */
 export async function floor({ firstGroup, groups }) {
   const carried = [];
   for (let group = firstGroup; group < firstGroup + groups; group += 1) {

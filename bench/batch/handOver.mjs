@@ -1,6 +1,5 @@
-// A batch of which every item needs a workflow of its own: so many of each of the three reasons
-// at once. All are handed over, a person resolves them in bulk, and the batch completes; see
-// ../README.md.
+// A batch in which every item needs its own workflow, with `--each` items for each of the three reasons.
+// All are handed over, a person resolves them in bulk and the batch completes; see ../README.md.
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import pLimit from 'p-limit';
@@ -18,24 +17,24 @@ const { values } = parseArgs({
 });
 const each = Number(values.each);
 
-/** A rail that states another amount, one that does not answer, and one that does not report. */
+/** The rail reports a wrong amount, does not answer, or never reports a settlement. */
 const kinds = ['wrong amount', 'timeout then nothing', 'never settle'];
 const items = each * kinds.length;
 
-/** A start of a workflow takes Temporal some milliseconds; each item has several steps then. */
+/** Timeout: Temporal needs some milliseconds to start a workflow, and each item then has several steps. */
 const limitMs = 60_000 + items * 60;
 
-/** As many commands as a hurried team types at once, and more than a workflow task takes. */
+/** As many concurrent commands as a team in a hurry sends, and more than fit into a workflow task. */
 const commandsAtOnce = 25;
 const commandLimitMs = 60_000;
 
-/** A cancellation whose outcome is open is answered 503 with Retry-After: 5. */
+/** Retries of a cancellation: while its outcome is unknown, the API answers 503 with Retry-After: 5. */
 const cancelTries = 12;
 const retryMs = 5_000;
 
 const referenceOf = (index) => `simulate: ${kinds[index % kinds.length]}`;
 
-/** Waits until `count` answers so many, and says when that was. */
+/** Waits until `count` returns the wanted number, and prints when it did. */
 async function until(startedMs, what, wanted, count) {
   for (;;) {
     const [{ n }] = await count();
@@ -49,7 +48,7 @@ async function until(startedMs, what, wanted, count) {
   }
 }
 
-/** Makes ten minutes and the rail's own time be over, which a measurement cannot wait for. */
+/** Moves ten minutes and the rail's deadline into the past, because a benchmark cannot wait for them. */
 async function letTimePass(database, id) {
   await database`
     update payouts set submit_started_at = now() - interval '11 minutes'
@@ -63,9 +62,9 @@ async function letTimePass(database, id) {
 async function cancel(customer, payoutId) {
   for (let tries = 1; ; tries += 1) {
     try {
-      return await customer.ask(`POST /v1/payouts/${payoutId}/cancel`);
+      return await customer.request(`POST /v1/payouts/${payoutId}/cancel`);
     } catch (error) {
-      // What is final meanwhile needs no cancellation; the end of the batch shows what it is.
+      // A payout that has become final needs no cancellation. The end of the batch checks its status.
       if (/answered 409/.test(error.message)) return undefined;
       if (tries === cancelTries || !/answered 503/.test(error.message)) throw error;
       await delay(retryMs);
@@ -73,7 +72,7 @@ async function cancel(customer, payoutId) {
   }
 }
 
-/** What a person does about each: marks as settled what waits for them, cancels the rest. */
+/** Acts as an operator: marks payouts that wait for a person as settled, and cancels the rest. */
 async function resolveAll({ database, temporal }, customer, id) {
   const rows = await database`select * from payouts where batch_id = ${id}`;
   const limit = pLimit(commandsAtOnce);
@@ -96,12 +95,12 @@ async function resolveAll({ database, temporal }, customer, id) {
 
 async function checkEnd({ database, journal }, customer, id) {
   const problems = [...(await unbalanced(database))];
-  const { status, counts } = await customer.ask(`GET /v1/batches/${id}`);
+  const { status, counts } = await customer.request(`GET /v1/batches/${id}`);
   console.log(`the batch is ${status}: ${JSON.stringify(counts)}`);
   const facts = await countFacts(journal);
   const rows = await database`select id, status, batch_index from payouts where batch_id = ${id}`;
   for (const row of rows) {
-    // Of what the bank never recorded, nothing was sent; all else was, once.
+    // A transfer that the bank never recorded counts as not sent. All others were sent exactly once.
     const isSent = kinds[row.batchIndex % kinds.length] !== 'timeout then nothing';
     if ((facts.get(`transfer ${row.id}`) ?? 0) !== (isSent ? 1 : 0) || !isFinal(row.status))
       problems.push(`${row.id} is ${row.status}, sent ${facts.get(`transfer ${row.id}`)} times`);
@@ -114,7 +113,10 @@ const problems = await withBench(values.data, async (bench) => {
   const { database, temporal } = bench;
   const customer = await openCustomer(bench, 'troubled', items);
   const startedMs = performance.now();
-  const { id } = await customer.ask('POST /v1/batches', batchBody(customer, items, referenceOf));
+  const { id } = await customer.request(
+    'POST /v1/batches',
+    batchBody(customer, items, referenceOf),
+  );
   const reach = (what, wanted, condition) =>
     until(
       startedMs,

@@ -2,13 +2,13 @@ import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sumPostings } from '../../dist/src/db/ledger.js';
 
-/** A third of a second a payout is slower than any way here; a minute more for what is fixed. */
+/** Timeout: 300 ms per payout is slower than any way here; a minute more for fixed costs. */
 const limitMs = (payouts) => 60_000 + payouts * 300;
 
-/** Asking the sink five times a second costs nothing; it notes the time of each webhook itself. */
-const askIntervalMs = 200;
+/** Poll interval of the sink. It does not affect accuracy, because the sink records the webhooks' times. */
+const pollIntervalMs = 200;
 
-/** Waits until the sink has heard of so many payouts of the customer. */
+/** Waits until the sink has received webhooks for this many of the customer's payouts. */
 async function waitForWebhooks({ sinkUrl }, customer, payouts) {
   const deadline = Date.now() + limitMs(payouts);
   for (;;) {
@@ -17,18 +17,18 @@ async function waitForWebhooks({ sinkUrl }, customer, payouts) {
     if (Date.now() > deadline) {
       throw new Error(`${customer.name}: ${heard.payouts} of ${payouts} webhooks have come.`);
     }
-    await delay(askIntervalMs);
+    await delay(pollIntervalMs);
   }
 }
 
-/** After the last webhook of the warm-up its workflows end, which is not to be measured. */
+/** Pause after the warm-up's last webhook, so that the end of its workflows is not measured. */
 const coolMs = 1_000;
 
 /**
- * Times a way from the request to the last settlement and the last webhook.
+ * Measures a way from the request to the last settlement and the last webhook.
  *
- * @param prepare makes the request for a number of payouts; what it returns sends it, and
- *   resolves with figures of its own when it is answered
+ * @param prepare creates the request for a number of payouts. The function it returns sends the request
+ *   and resolves with additional figures when it is answered
  */
 export async function timeWay({ bench, database, customer, warmup, payouts, prepare }) {
   if (warmup > 0) {
@@ -62,13 +62,13 @@ export async function timeWay({ bench, database, customer, warmup, payouts, prep
   };
 }
 
-/** The workflows of schedules, which run all the time, whatever is measured. */
+/** Workflow types started by schedules, which run all the time and are not counted. */
 const schedules = new Set(['sweep', 'statement', 'refreshRates', 'retention']);
 
-/** Workflows close right after their last webhook; who is open after this is asked by itself. */
+/** Workflows close right after their last webhook. Any open after this time are described one by one. */
 const closeLimitMs = 20_000;
 
-/** State transitions of every workflow that started since. */
+/** Counts the state transitions of all workflows started since. */
 export async function countTransitions(temporal, sinceMs) {
   const query = `StartTime >= '${new Date(sinceMs).toISOString()}'`;
   const deadline = Date.now() + closeLimitMs;
@@ -79,7 +79,7 @@ export async function countTransitions(temporal, sinceMs) {
     }
     const open = found.filter(({ status }) => status.name === 'RUNNING');
     if ((found.length > 0 && open.length === 0) || Date.now() > deadline) {
-      // The list tells the transitions of closed workflows alone.
+      // The list contains transition counts only for closed workflows.
       const closed = found.filter(({ status }) => status.name !== 'RUNNING');
       const counts = closed.map(({ raw }) => Number(raw.stateTransitionCount));
       for (const { workflowId, runId } of open) {
@@ -94,8 +94,8 @@ export async function countTransitions(temporal, sinceMs) {
 }
 
 /**
- * What must hold before a figure may be printed: each payout was announced, is in the bank's
- * journal once, and the ledger's currencies sum to zero.
+ * Checks the conditions for printing figures: each payout was announced and is in the bank's journal once,
+ * and the ledger sums to zero in every currency.
  *
  * @returns {Promise<{ problems: string[], duplicates: number }>}
  */
@@ -122,7 +122,7 @@ export async function check({ bench, database, customer, journal, payouts }) {
   return { problems, duplicates: heard.duplicates };
 }
 
-/** The currencies in which the ledger does not sum to zero: there must be none. */
+/** Returns a problem for each currency in which the ledger does not sum to zero. */
 export async function unbalanced(database) {
   const sums = await sumPostings(database);
   return sums
@@ -130,7 +130,7 @@ export async function unbalanced(database) {
     .map(({ currency, sumMinor }) => `the ledger is off by ${sumMinor} in ${currency}`);
 }
 
-/** How often each thing has happened to each key at the bank. */
+/** Counts the facts in the bank's journal by type and key. */
 export async function countFacts(journal) {
   const facts = new Map();
   for (const line of (await readFile(journal, 'utf8')).split('\n')) {

@@ -1,5 +1,5 @@
-// A batch in which five of a hundred items have each order of the sandbox bank: how long until
-// every item is where its order leads, and whether nothing was sent twice; see ../README.md.
+// A batch in which each order of the sandbox bank applies to 5 % of the items. Measures how long until every
+// item has reached the status its order leads to, and checks that nothing was sent twice; see ../README.md.
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { withBench } from './bench.mjs';
@@ -14,7 +14,7 @@ const { values } = parseArgs({
 });
 const items = Number(values.payouts);
 
-/** Where each order leads, and how often the bank carries such a transfer out. */
+/** The status each order leads to, and how many transfers the bank carries out for it. */
 const orders = new Map([
   ['reject AC04', { status: 'failed', transfers: 0 }],
   ['late rejection AC04', { status: 'failed', transfers: 1 }],
@@ -30,14 +30,14 @@ const orders = new Map([
 const plain = { status: 'settled', transfers: 1 };
 const names = [...orders.keys()];
 
-/** The items of the orders stand all over the batch. */
+/** The orders are spread evenly over the batch. */
 const orderOf = (index) => names[index % 20];
 
-/** The longest order takes ten seconds; the rest is the work, also on a machine that is busy. */
+/** Timeout: the longest order takes ten seconds; the rest is for the work, even on a busy machine. */
 const limitMs = 240_000;
 
-/** Each look counts the items of the batch, at which the sum of the counters is checked. */
-const lookPauseMs = 1_000;
+/** Poll interval. Each request counts the batch's items, and the sum of the counters is checked. */
+const pollIntervalMs = 1_000;
 
 function referenceOf(index) {
   const order = orderOf(index);
@@ -52,22 +52,22 @@ function expectedCounts() {
   return counts;
 }
 
-/** Looks until the counters are those of the orders; what was wrong with them on the way. */
+/** Polls until the counters are as expected, and records every inconsistency on the way in `problems`. */
 async function watch(customer, id, startedMs, problems) {
   const wanted = Object.entries(expectedCounts());
   for (let looks = 1; ; looks += 1) {
-    const { counts } = await customer.ask(`GET /v1/batches/${id}`);
+    const { counts } = await customer.request(`GET /v1/batches/${id}`);
     const { total, ...others } = counts;
     const sum = Object.values(others).reduce((all, count) => all + count, 0);
     if (sum !== total || total !== items) problems.push(`counters: ${JSON.stringify(counts)}`);
     const seconds = (performance.now() - startedMs) / 1_000;
     if (wanted.every(([status, count]) => counts[status] === count)) return { seconds, looks };
     if (seconds * 1_000 > limitMs) throw new Error(`Still ${JSON.stringify(counts)}.`);
-    await delay(lookPauseMs);
+    await delay(pollIntervalMs);
   }
 }
 
-/** Every item is where its order leads, was sent as often, and has told each of its events once. */
+/** Checks each item's status and number of transfers, and that it has each of its events only once. */
 async function checkItems({ database, journal }, id, problems) {
   const rows = await database`
     select id, batch_index as index, status, attention_reason from payouts where batch_id = ${id}`;
@@ -93,7 +93,10 @@ const problems = await withBench(values.data, async (bench) => {
   const found = [];
   const customer = await openCustomer(bench, 'orders', items);
   const startedMs = performance.now();
-  const { id } = await customer.ask('POST /v1/batches', batchBody(customer, items, referenceOf));
+  const { id } = await customer.request(
+    'POST /v1/batches',
+    batchBody(customer, items, referenceOf),
+  );
   const { seconds, looks } = await watch(customer, id, startedMs, found);
   const { rows, transfers } = await checkItems(bench, id, found);
   if (rows !== items) found.push(`there are ${rows} items, not ${items}`);

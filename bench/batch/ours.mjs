@@ -1,4 +1,4 @@
-// The product's way: a batch is one request, carried by the product's own processes.
+// The product's way: a batch is one request, processed by the product's own processes.
 import { batchBody, openCustomer } from './customer.mjs';
 import { check, countTransitions, timeWay } from './measure.mjs';
 import { watchProcesses } from './processes.mjs';
@@ -17,7 +17,7 @@ export async function measureOurs(bench, { payouts: aBatch, batches, warmup }) {
     return async () => {
       const sent = Array.from({ length: isWarmup ? 1 : batches }, async () => {
         const startedMs = performance.now();
-        const batch = await customer.ask('POST /v1/batches', body);
+        const batch = await customer.request('POST /v1/batches', body);
         return { id: batch.id, answeredMs: performance.now() - startedMs };
       });
       const answers = await Promise.all(sent);
@@ -37,7 +37,7 @@ export async function measureOurs(bench, { payouts: aBatch, batches, warmup }) {
   const journal = bench.journal;
   const checked = await check({ bench, database, customer, journal, payouts: payouts + warmup });
   for (const id of batchIds) {
-    const { status, counts } = await customer.ask(`GET /v1/batches/${id}`);
+    const { status, counts } = await customer.request(`GET /v1/batches/${id}`);
     if (status !== 'completed' || counts.settled !== aBatch) {
       checked.problems.push(`${id} is ${status} with ${counts.settled} of ${aBatch} settled`);
     }

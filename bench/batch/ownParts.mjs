@@ -1,4 +1,4 @@
-// Ways that have a bank and a worker of their own, and databases for them beside the product's.
+// Measures ways that need their own bank and worker, and their own database on the product's server.
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,12 +8,13 @@ import { check, timeWay } from './measure.mjs';
 import { startScript, watchProcesses } from './processes.mjs';
 
 /**
- * Measures a way whose worker takes the request at POST /payouts.
+ * Measures a way whose worker receives the request at POST /payouts.
  *
  * @param {{ name: string, databaseUrl: string, env: Record<string, string>,
  *   pids: Record<string, number>, setUp: (database: object) => Promise<object>,
  *   bodyOf: (customer: object, count: number) => string }} way
- *   `pids`: what it uses of the product's stack; `setUp` fills its database and answers its customer
+ *   `pids`: the processes of the product's stack that it uses; `setUp` fills its database and returns its
+ *   customer
  */
 export async function measureOwnParts(bench, way, { payouts, warmup }) {
   const { name, databaseUrl: url, env, pids, setUp, bodyOf } = way;
@@ -48,11 +49,11 @@ async function send(url, body) {
 }
 
 /**
- * Starts a bank and a worker that know each other, since the product's bank calls back its own API.
- * Each is pushed to `parts`, to be stopped in the opposite order. Answers the URL of the worker.
+ * Starts a bank and a worker that call each other, because the product's bank calls back the product's API.
+ * Pushes both to `parts`, to be stopped in reverse order. Returns the worker's URL.
  */
 async function startOwnParts({ directory }, parts, { name, journal, env }) {
-  // A bank sends what it has not reported of an earlier run, which the new databases do not know.
+  // Otherwise the bank would report events of an earlier run, which the new databases do not know.
   await rm(journal, { force: true });
   const port = String(await choosePort(0, `--${name}-port`));
   const url = `http://127.0.0.1:${port}`;
@@ -87,7 +88,7 @@ async function startOwnParts({ directory }, parts, { name, journal, env }) {
   return url;
 }
 
-/** Makes an empty database on the product's server; answers its URL. */
+/** Creates an empty database on the product's server and returns its URL. */
 export async function createDatabase({ database, stack }, name) {
   await database`drop database if exists ${database(name)} with (force)`;
   await database`create database ${database(name)}`;

@@ -1,10 +1,10 @@
-// What the two other ways start from: the rows that the API would have made of a request.
+// Creates the rows that the API would have written for a request, as a start for the two other ways.
 import { newId } from '../../dist/src/db/id.js';
 import { amountMinor } from './customer.mjs';
 
 /**
- * Records pending payouts, each driven by the workflow of its own id, in one statement. The
- * sweep leaves them alone: nothing but the way that is measured may start them.
+ * Inserts pending payouts in one statement, each driven by the workflow with its own ID. The sweep skips
+ * them, because only the measured way may start them.
  */
 export async function insertPending(sql, { accountId, beneficiaryId }, count) {
   const ids = Array.from({ length: count }, () => newId('payout'));

@@ -1,6 +1,6 @@
 import { cpus, loadavg } from 'node:os';
 
-/** The figures as a table for people: one column a way. */
+/** The rows of the printed table, which has a column per way. */
 const rows = [
   ['payouts', (r) => r.payouts],
   ['settled a second', (r) => r.settledPerSecond.toFixed(1)],
@@ -41,7 +41,7 @@ export function report(results, machine) {
   return [heading(machine), ...lines, ...ratios(results)].join('\n');
 }
 
-/** Where and when figures are taken; to be asked before anything is started. */
+/** Describes the machine and its load. To be called before anything is started. */
 export function describeMachine() {
   const [loadBefore] = loadavg();
   return {
@@ -52,17 +52,17 @@ export function describeMachine() {
   };
 }
 
-/** The smallest of the figures that a share of them (0 to 1) does not exceed. */
+/** Returns the percentile of the figures for a share from 0 to 1 (nearest rank). */
 export function percentile(figures, share) {
   return figures.toSorted((a, b) => a - b)[Math.ceil(share * figures.length) - 1];
 }
 
-/** When and where; a load that was there before makes figures of time worthless. */
+/** Formats the time and machine, with the load before the run, because any load makes times worthless. */
 export function heading({ at, node, cores, loadBefore }) {
   return `${at}, Node ${node}, ${cores} cores, load before ${loadBefore.toFixed(1)}`;
 }
 
-/** A row for each process that any of the ways has. */
+/** Returns a table row for each process of any way. */
 function eachProcess(results, figures, digits, label) {
   const names = new Set(Object.values(results).flatMap((result) => Object.keys(result[figures])));
   return [...names].map((name) => [
@@ -71,7 +71,7 @@ function eachProcess(results, figures, digits, label) {
   ]);
 }
 
-/** Processor time of every process of a way together, a payout. */
+/** Returns the CPU time per payout of all of a way's processes together. */
 export function totalMs({ processorMs }) {
   return Object.values(processorMs).reduce((sum, ms) => sum + ms, 0);
 }

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 
 /**
- * Serves PORT: each request is answered by its path, with the status that its function returns.
+ * Serves PORT. Calls the function for the request's path and responds with the status it returns.
  *
  * @param {Record<string, (body: Buffer, headers: object) => Promise<{ status: number }>>} answers
  */
@@ -18,7 +18,7 @@ export function serve(answers) {
       response.writeHead(500).end(String(error));
     }
   };
-  // It answers its own failures; the promise never rejects.
+  // Never rejects, because `respond` handles its own errors.
   const server = createServer((request, response) => void respond(request, response));
   server.listen(Number(process.env.PORT), '127.0.0.1', () => {
     console.log(JSON.stringify({ ready: `http://127.0.0.1:${server.address().port}` }));

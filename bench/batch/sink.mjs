@@ -1,6 +1,5 @@
-// The integrator of the comparison, as a process of its own: takes webhooks at /<name>, and says
-// at GET /<name> how many payouts it has heard of, how often one came again, and when the last
-// new one came.
+// The integrator of the comparison, as a separate process. Receives webhooks at /<name>. GET /<name> returns
+// the number of distinct payouts, the number of duplicates and the time of the last new one.
 import { createServer } from 'node:http';
 
 /** @type {Map<string, { payouts: Set<string>, duplicates: number, lastAtMs: number }>} */
@@ -14,7 +13,7 @@ function of(name) {
 
 function take(name, body) {
   const { type, data } = JSON.parse(body);
-  // The end of a batch is announced too; what is compared are the payouts.
+  // Ignores the event for the end of a batch: only payouts are compared.
   if (type !== 'payout.settled') return;
   const known = of(name);
   if (known.payouts.has(data.id)) {
@@ -42,5 +41,5 @@ const server = createServer((request, response) => {
 server.listen(0, '127.0.0.1', () => {
   console.log(JSON.stringify({ listening: `http://127.0.0.1:${server.address().port}` }));
 });
-// The channel to the parent closes when the parent goes, however it went.
+// The IPC channel closes when the parent ends, even if it was killed.
 for (const end of ['disconnect', 'SIGTERM']) process.on(end, () => process.exit(0));

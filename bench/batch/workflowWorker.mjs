@@ -1,4 +1,4 @@
-// A worker of the bench's own workflows: WORKFLOWS is a file, from this folder.
+// A worker for the benchmark's own workflows. WORKFLOWS is their file, relative to this folder.
 import { fileURLToPath } from 'node:url';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 
@@ -11,9 +11,9 @@ const worker = await Worker.create({
   namespace: TEMPORAL_NAMESPACE,
   taskQueue: TASK_QUEUE,
   workflowsPath: fileURLToPath(new URL(WORKFLOWS, import.meta.url)),
-  // Of the bare workflow that has the shape of a payout.
+  // For the bare workflow `payoutShaped`.
   activities: { step: async () => undefined, submit: async () => undefined },
-  // The product's own, see src/worker/workers.ts.
+  // The product's settings; see src/worker/workers.ts.
   maxCachedWorkflows: 2_000,
   maxConcurrentWorkflowTaskExecutions: 100,
 });

@@ -35,7 +35,7 @@ export type Part = {
   stop(): Promise<void>;
 };
 
-/** A part's stop signal. PostgreSQL stops at once on SIGINT, but on SIGTERM only when all clients have left. */
+/** A part's stop signal. PostgreSQL stops at once on SIGINT, on SIGTERM only when all clients have left. */
 export type StopSignal = 'SIGTERM' | 'SIGINT';
 
 /** Called with every process as soon as it has been spawned; see `Claim.record`. */

@@ -1,18 +1,18 @@
 /**
- * What of the OpenAPI document the clients have types of: the objects, and the parameters of each
- * operation. Paths, answers and forms are not in it; the clients' own layer knows the routes.
+ * Selects the parts of the OpenAPI document for which the clients have types: the objects and each operation's
+ * parameters. Paths, responses and forms are left out, because the clients' own layer knows the routes.
  */
 
-/** A currency or a country in a program is mostly a variable text: a union would refuse it. */
+/** Typed as plain strings: programs mostly have currencies and countries in variables, which a union rejects. */
 const openTexts = ['currency', 'country'];
 
-/** Constraints and examples: the service checks what it is sent, and may widen what it answers. */
+/** Constraints and examples, which are left out: the service validates requests and may widen responses. */
 const checkedByTheService = new Set([
   ...['pattern', 'minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems'],
   ...['maxProperties', 'uniqueItems', 'propertyNames', 'examples', 'example', 'default'],
 ]);
 
-/** The document that the types are generated from. */
+/** Returns the document from which the types are generated. */
 export function typesDocument({ openapi, info, paths, components }) {
   const { schemas: all } = components;
   const schemas = {};
@@ -40,12 +40,12 @@ function queryObject(query) {
   return { type: 'object', properties: Object.fromEntries(properties), required };
 }
 
-/** One status is a list of one: it needs no brackets. */
+/** A single status may be given without a list, and then needs no brackets. */
 function oneOrSeveral(name, schema) {
   return name === 'status' && schema.type === 'array' ? { anyOf: [schema.items, schema] } : schema;
 }
 
-/** Gives names to the parts of objects that a program wants to name. */
+/** Moves parts of objects that programs need by name into schemas of their own. */
 function nameParts(schemas) {
   const hoist = (name, owner, property, isList = false) => {
     const { properties } = schemas[owner];
@@ -76,7 +76,7 @@ function openText({ description }) {
   return { type: 'string', ...(description === undefined ? {} : { description }) };
 }
 
-/** A schema without what only the service checks, and with the texts open that programs compute. */
+/** Returns a schema without the constraints that only the service checks, and with `openTexts` as strings. */
 function plain(schema, name = '') {
   if (Array.isArray(schema)) return schema.map((item) => plain(item));
   if (typeof schema !== 'object' || schema === null) return schema;
@@ -94,8 +94,8 @@ function plainProperties(properties) {
 }
 
 /**
- * The same for models that check what they read: a value that a later day adds to an enumeration
- * is no error there, nor is the API version of an older webhook, and null stands once in a union.
+ * Returns the document for models that validate what they read. They accept values added to enumerations
+ * later and the API versions of older webhooks, and null occurs only once in a union.
  */
 export function tolerantDocument(document) {
   const { schemas } = document.components;
@@ -107,7 +107,7 @@ export function tolerantDocument(document) {
   return { ...document, components: { schemas: Object.fromEntries(tolerant) } };
 }
 
-/** `createQuote_params` is CreateQuoteParams: what the generator makes of it is written out here. */
+/** Converts `createQuote_params` to CreateQuoteParams, explicitly rather than by the generator's rules. */
 function pascal(name) {
   return name.replace(/(^|_)(\w)/g, (_all, _mark, letter) => letter.toUpperCase());
 }
@@ -128,8 +128,8 @@ function referenced(schema) {
 }
 
 /**
- * Type checkers do not agree yet on how a TypedDict is closed. `expand` is an argument of its own,
- * as the type of the answer depends on it.
+ * Allows additional properties, because type checkers do not agree yet on how a TypedDict is closed. Removes
+ * `expand`, which is a separate argument because the type of the response depends on it.
  */
 function opened(schema) {
   const { expand: _own, ...properties } = schema.properties ?? {};

@@ -1,9 +1,9 @@
-// Lints deploy/helm/corridor and renders it into test/deploy/rendered, whose files
-// test/unit/helm-chart.test.ts checks against the schemas of Kubernetes:
+// Lints deploy/helm/corridor and renders it into test/deploy/rendered.
+// test/unit/helm-chart.test.ts checks the result against Kubernetes' schemas:
 //
 //   node tools/helm/render.mjs
 //
-// Helm is the one in HELM_PATH, or is built once with Go from the module beside this file.
+// Uses the Helm in HELM_PATH, or builds it once with Go from the module in this folder.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const chart = join(root, 'deploy/helm/corridor');
 const rendered = join(root, 'test/deploy/rendered');
-// The newest whose schemas test/deploy/kubernetes-schemas.json has.
+// The newest version whose schemas are in test/deploy/kubernetes-schemas.json.
 const kubernetes = ['--kube-version', '1.37.0'];
 
 function findHelm() {
@@ -36,7 +36,7 @@ function findHelm() {
   return helm;
 }
 
-/** Of every file of the chart, so that a test can tell that what is rendered is the chart's. */
+/** Hashes all files of the chart, so that a test can check that the rendered files are up to date. */
 function digestOfChart() {
   const hash = createHash('sha256');
   const names = readdirSync(chart, { recursive: true, withFileTypes: true })
