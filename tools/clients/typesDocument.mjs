@@ -1,9 +1,9 @@
 /**
- * Selects the parts of the OpenAPI document for which the clients have types: the objects and each operation's
- * parameters. Paths, responses and forms are left out, because the clients' own layer knows the routes.
+ * Selects the parts of the OpenAPI document that the clients have types for: the objects and each
+ * operation's parameters. Paths, responses and forms are left out, because the clients know the routes.
  */
 
-/** Typed as plain strings: programs mostly have currencies and countries in variables, which a union rejects. */
+/** Typed as strings: programs keep currencies and countries in variables, which a union would reject. */
 const openTexts = ['currency', 'country'];
 
 /** Constraints and examples, which are left out: the service validates requests and may widen responses. */

@@ -17,18 +17,18 @@ import { readRetries, untilFinal, type WaitOptions } from './waiting.js';
 
 type Mode = { readonly mode?: BatchMode | undefined };
 
-/** Up to 10,000 payouts in one request. */
+/** Batches: up to 10,000 payouts in one request. */
 export type Batches = {
   /** Sends a list of payouts as JSON. */
   create(params: BatchParams, options?: WriteOptions): Promise<Batch>;
-  /** Sends the items of an iterable as NDJSON; they are taken one by one. */
+  /** Sends the items of an iterable as NDJSON, reading them one by one. */
   createFrom(
     items: Iterable<BatchItem> | AsyncIterable<BatchItem>,
     options?: WriteOptions & Mode,
   ): Promise<Batch>;
   /** Sends CSV with a header row of parameter names, such as `metadata[order]`. */
   createFromCsv(csv: TextSource, options?: WriteOptions & Mode): Promise<Batch>;
-  /** Prices a batch and tells every refusal; nothing is stored. */
+  /** Prices a batch and returns every refusal, without storing anything. */
   preview(params: BatchParams, options?: RequestOptions): Promise<BatchPreview>;
   /** The same for CSV. */
   previewCsv(csv: TextSource, options?: RequestOptions & Mode): Promise<BatchPreview>;
@@ -36,7 +36,7 @@ export type Batches = {
   retrieve(id: string, options?: RequestOptions): Promise<Batch>;
   /** Lists batches, newest first; their counts and totals are null. */
   list(params?: Schemas['listBatches_params'], options?: RequestOptions): List<Batch>;
-  /** The payouts of a batch, in the order of the request. */
+  /** Lists the payouts of a batch, in the order of the request. */
   payouts(
     id: string,
     params?: Schemas['listBatchPayouts_params'],
@@ -45,10 +45,10 @@ export type Batches = {
   /**
    * Waits until every payout of a batch is final.
    *
-   * @throws CorridorWaitTimeoutError when that is not so within `timeoutMs`
+   * @throws CorridorWaitTimeoutError if they are not final within `timeoutMs`
    */
   wait(id: string, options?: WaitOptions): Promise<Batch>;
-  /** Cancels the payouts that the bank does not have yet. */
+  /** Cancels the payouts that have not been sent to the bank yet. */
   cancel(id: string, options?: WriteOptions): Promise<CanceledBatch>;
 };
 
@@ -58,7 +58,7 @@ export function batchesOf(send: Transport): Batches {
       { method: 'POST', path: `/v1/batches${query}`, body, idempotencyKey: key },
       options,
     );
-  // Items are read before anything is sent, so a source that fails has sent nothing.
+  // All items are read before anything is sent, so if the source fails, nothing has been sent.
   const createOf = async (body: Promise<Body>, { mode, ...options }: WriteOptions & Mode) =>
     post<Batch>(await body, queryOf({ mode }), options, keyOf(options));
   const retrieve = (id: string, options?: RequestOptions) =>

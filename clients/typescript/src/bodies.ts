@@ -1,9 +1,9 @@
 import type { Body } from './transport.js';
 
-/** What a batch is made of: a text, or one that comes in pieces, such as a stream of a file. */
+/** The text of a batch: a string, or an async iterable of its chunks, such as a file stream. */
 export type TextSource = string | AsyncIterable<string | Uint8Array>;
 
-/** Four times what the API takes in one body: more is a mistake, and is not kept in memory. */
+/** Four times the API's maximum body size. Anything larger is a mistake and must not fill the memory. */
 const mostCharacters = 4 * 8 * 1024 * 1024;
 
 /** Writes one value as JSON. */
@@ -12,8 +12,8 @@ export function jsonBody(value: unknown): Body {
 }
 
 /**
- * Writes items as NDJSON. They are taken one by one and kept as text until the answer has come: a
- * retry has to send the same bytes, and an iterable gives its items once.
+ * Writes items as NDJSON, reading them one by one. The text is kept until the response arrives, because
+ * a retry must send the same bytes and an iterable can be read only once.
  */
 export async function ndjsonBody(items: Iterable<object> | AsyncIterable<object>): Promise<Body> {
   const lines: string[] = [];
@@ -26,7 +26,7 @@ export async function ndjsonBody(items: Iterable<object> | AsyncIterable<object>
   return { contentType: 'application/x-ndjson', text: lines.join('') };
 }
 
-/** Reads a CSV text to its end, for the same reason. */
+/** Reads a whole CSV text into memory, also because a retry must send the same bytes. */
 export async function csvBody(source: TextSource): Promise<Body> {
   if (typeof source === 'string') return { contentType: 'text/csv', text: source };
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });

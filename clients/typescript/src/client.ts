@@ -4,14 +4,14 @@ import { type Payouts, payoutsOf } from './payouts.js';
 import { resourcesOf } from './resources.js';
 import { createTransport, type TransportOptions } from './transport.js';
 
-/** What is left out is read from CORRIDOR_API_KEY and CORRIDOR_API_URL, or has a default. */
+/** All have defaults. Those of `apiKey` and `apiUrl` are CORRIDOR_API_KEY and CORRIDOR_API_URL. */
 export type CorridorOptions = {
   readonly [Name in keyof TransportOptions]?: TransportOptions[Name];
 };
 
 type Resources = ReturnType<typeof resourcesOf>;
 
-/** The client of one account. It holds no connection that needs closing. */
+/** A client for one account. It holds no connections that need closing. */
 export class Corridor {
   readonly payouts: Payouts;
   readonly batches: Batches;
@@ -54,7 +54,7 @@ export class Corridor {
   }
 }
 
-/** A wrong URL is told when the client is made, not after the retries of the first request. */
+/** Validates the URL now, so that an invalid one fails here and not after the first request's retries. */
 function originOf(apiUrl: string): string {
   return new URL(apiUrl).href.replace(/\/+$/, '');
 }

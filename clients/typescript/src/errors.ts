@@ -1,14 +1,14 @@
 import type { Problem, ProblemCode, ProblemError } from './types.js';
 
-/** What a failed request says of itself beside the message. */
+/** Facts about a failed request, in addition to the message. */
 export type RequestFacts = {
-  /** The key of a write. Repeating the same call with it never executes the request twice. */
+  /** The key of a write. Repeating the call with the same key never executes the request twice. */
   readonly idempotencyKey: string | undefined;
-  /** How often the request was sent. */
+  /** How many times the request was sent. */
   readonly attempts: number;
 };
 
-/** A refusal by the API: problem details (RFC 9457), with the code to decide by. */
+/** A refusal by the API: problem details (RFC 9457), with a `code` for programs. */
 export class CorridorProblem extends Error {
   override readonly name = 'CorridorProblem';
   readonly code: ProblemCode;
@@ -18,9 +18,9 @@ export class CorridorProblem extends Error {
   readonly param: string | undefined;
   readonly expected: string | undefined;
   readonly received: string | undefined;
-  /** Every error of the request, the first one included. */
+  /** All errors of the request, including the first one. */
   readonly errors: readonly ProblemError[];
-  /** Identifies the request in the logs of the service. */
+  /** Identifies the request in the service's logs. */
   readonly requestId: string;
   /** The payout that records the refusal. */
   readonly payout: string | undefined;
@@ -47,13 +47,13 @@ export class CorridorProblem extends Error {
 }
 
 /**
- * The API has not answered: the connection failed, an answer did not come in time, or something
- * between answered in its place. A write may have been executed; the same call with the
- * `idempotencyKey` of this error finds out, and executes it if it was not.
+ * The API has not responded: the connection failed, the response timed out, or an intermediary such as a
+ * proxy responded instead. A write may have been executed. Repeat the call with this error's
+ * `idempotencyKey`: it returns the result, or executes the write if that has not happened.
  */
 export class CorridorConnectionError extends Error {
   override readonly name = 'CorridorConnectionError';
-  /** What was answered, where that was no answer of the API. */
+  /** The HTTP status of a response that did not come from the API. */
   readonly status: number | undefined;
   readonly idempotencyKey: string | undefined;
   readonly attempts: number;
@@ -75,17 +75,17 @@ export class CorridorConnectionError extends Error {
 }
 
 /**
- * A wait ended before its payout or batch was final: the time was over, or it cannot be read any
- * more. The object goes on, and can be waited for again by the id in `last`.
+ * A wait ended before its payout or batch was final, because it timed out or the object can no longer be
+ * read. The payout or batch continues. Use the ID in `last` to wait again.
  */
 export class CorridorWaitTimeoutError<
   Last extends { readonly id: string; readonly status: string },
 > extends Error {
   override readonly name = 'CorridorWaitTimeoutError';
-  /** The object as it was read last. */
+  /** The object as last read. */
   readonly last: Last;
 
-  /** The `cause` is what ended the wait where that was not the time alone. */
+  /** `cause` is the error that ended the wait, if it was not only the timeout. */
   constructor(last: Last, waitedMs: number, cause?: unknown) {
     const reason = cause instanceof Error ? ` It could not be read: ${cause.message}` : '';
     super(`${last.id} was last known as ${last.status} after ${waitedMs} ms.${reason}`, { cause });
@@ -93,7 +93,7 @@ export class CorridorWaitTimeoutError<
   }
 }
 
-/** Whether a decoded body is problem details, and not what a proxy between answers. */
+/** Returns whether a decoded body is problem details, rather than a response of a proxy. */
 export function isProblem(body: unknown): body is Problem {
   if (typeof body !== 'object' || body === null) return false;
   return 'code' in body && 'request_id' in body && 'status' in body && 'detail' in body;

@@ -7,13 +7,13 @@ import type { RequestOptions, Transport, WriteOptions } from './transport.js';
 import type { CorridorEvent, DeliveryWithAttempts, Page, Schemas } from './types.js';
 
 export type ListenOptions = {
-  /** The sequence of the last event that was processed; 0 begins with the first one there is. */
+  /** The sequence of the last processed event; 0 starts with the first event. */
   readonly after?: number | undefined;
-  /** Ends it. */
+  /** Ends the iteration. */
   readonly signal?: AbortSignal | undefined;
 };
 
-/** What has happened, and the deliveries of each event. */
+/** Events and their deliveries. */
 export type Events = {
   /** Lists events, newest first. */
   list(
@@ -22,33 +22,33 @@ export type Events = {
   ): List<CorridorEvent>;
   /** Reads an event. */
   retrieve(id: string, options?: RequestOptions): Promise<CorridorEvent>;
-  /** Lists what became of an event at each endpoint, with the attempts. */
+  /** Lists an event's deliveries to each endpoint, with their attempts. */
   deliveries(id: string, options?: RequestOptions): List<DeliveryWithAttempts>;
-  /** Delivers an event again, with the same id: to one endpoint, or to each that it was for. */
+  /** Delivers an event again with the same ID, to one endpoint or to all that it was for. */
   redeliver(
     id: string,
     params?: Schemas['redeliverEvent_params'],
     options?: WriteOptions,
   ): Promise<Page<DeliveryWithAttempts>>;
   /**
-   * Every event in order and without gaps, as soon as it happens and for as long as it is read: keep
-   * the `sequence` of the last one you have processed. It ends when the signal is aborted.
+   * Yields every event in order and without gaps, as soon as it happens. Store the `sequence` of the last
+   * event you have processed. The iteration ends when the signal is aborted.
    */
   listen(options?: ListenOptions): AsyncGenerator<CorridorEvent, void, undefined>;
 };
 
-/** How long the service holds a request until there is an event: it allows 30 s, proxies less. */
+/** Duration of a long poll: the service allows 30 s, some proxies less. */
 const waitSeconds = 20;
 
-/** The wait, and as long as any other request may take. */
+/** Timeout of an attempt: the long poll plus the timeout of any other request. */
 const attemptMs = (waitSeconds + 30) * 1_000;
 
-/** A service that stops answers at once; to ask it again at once would keep both busy. */
+/** Minimum pause between polls: a service that is shutting down answers at once, without waiting. */
 const leastPauseMs = 1_000;
 
 const longestPage = 100;
 
-/** It outlasts an outage of about two minutes; after that somebody should know. */
+/** Number of retries, enough for an outage of about two minutes. A longer one should be noticed. */
 const feedRetries = 18;
 
 export function eventsOf(send: Transport): Events {
@@ -76,7 +76,7 @@ async function* listen(
   { after = 0, signal }: ListenOptions,
 ): AsyncGenerator<CorridorEvent, void, undefined> {
   let last = after;
-  // The caller is the limit: it goes on until it is left or its signal is aborted.
+  // Runs until the caller stops iterating or aborts the signal.
   for (;;) {
     const path = `/v1/events${queryOf({ after: last, limit: longestPage })}`;
     const headers = { prefer: `wait=${waitSeconds}` };
@@ -95,7 +95,7 @@ async function* listen(
   }
 }
 
-/** What comes of it, or nothing if the signal ended it: whoever aborts it expects no error. */
+/** Returns the result, or undefined after an abort: a caller who aborts does not expect an error. */
 async function unlessAborted<Result>(
   work: Promise<Result>,
   signal: AbortSignal | undefined,

@@ -3,17 +3,15 @@ import { type QueryValue, queryOf } from './query.js';
 import type { RequestOptions, Transport } from './transport.js';
 import type { Page } from './types.js';
 
-/**
- * A list that was asked for. Awaited it is its first page; `for await` goes through all pages.
- */
+/** A requested list. `await` returns its first page; `for await` iterates over all pages. */
 export type List<Item> = Promise<Page<Item>> & AsyncIterable<Item>;
 
 type Query = { readonly [name: string]: QueryValue };
 
-/** Pages after the first are as long as they may be, unless the caller says otherwise. */
+/** Page size after the first page, unless the caller sets a limit: the API's maximum. */
 const longestPage = 100;
 
-/** Asks for the first page at once, and for each further one when the items before it are used. */
+/** Requests the first page at once, and each further page when the items before it have been consumed. */
 export function listOf<Item extends object>(
   send: Transport,
   path: string,
@@ -23,12 +21,12 @@ export function listOf<Item extends object>(
   const read = (query: Query) =>
     send<Page<Item>>({ method: 'GET', path: path + queryOf(query) }, options);
   const first = read(params);
-  // Whoever only iterates, and does so later, gets the error then: it is not unhandled until then.
+  // Avoids an unhandled rejection if the caller starts to iterate later: the iteration throws the error.
   first.catch(() => undefined);
   const isBackwards = params['ending_before'] !== undefined;
   async function* items(): AsyncGenerator<Item, void, undefined> {
     let page = await first;
-    // The list itself is the limit: each page begins behind the one before, and has items.
+    // Terminates with the list, because each page starts after the previous one and has items.
     for (;;) {
       const { data } = page;
       yield* isBackwards ? data.toReversed() : data;
@@ -41,10 +39,10 @@ export function listOf<Item extends object>(
   return Object.assign(first, { [Symbol.asyncIterator]: items });
 }
 
-/** The id of the object behind which the next page begins: without it the list would be cut off. */
+/** Returns the ID after which the next page starts. Throws if there is none: the list would be incomplete. */
 function idOf(last: object | undefined): string {
   if (last !== undefined && 'id' in last && typeof last.id === 'string') return last.id;
-  // A delivery has no id of its own: a list of an endpoint's goes on behind an event.
+  // Deliveries have no ID. The cursor of an endpoint's deliveries is the event's ID.
   if (last !== undefined && 'event' in last && typeof last.event === 'string') return last.event;
   const message = 'The list goes on behind an object without an id, so its rest cannot be read.';
   throw new CorridorConnectionError(message, { idempotencyKey: undefined, attempts: 1 });

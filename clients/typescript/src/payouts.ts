@@ -13,18 +13,18 @@ import { defaultWaitMs, readRetries, untilFinal, type WaitOptions } from './wait
 export type PayoutListParams = Schemas['listPayouts_params'];
 type Expanded = { readonly expand: NonNullable<PayoutListParams['expand']> };
 
-/** The longest time that the API delays an answer. */
+/** Maximum time for which the API delays a response. */
 const longestPreferSeconds = 30;
 
-/** Money to one beneficiary: sent, followed and canceled. */
+/** Payouts: each sends money to one beneficiary. */
 export type Payouts = {
   /** Sends a payout. A refusal is a CorridorProblem whose `payout` records it. */
   create(params: PayoutParams, options?: WriteOptions): Promise<Payout>;
   /**
-   * Sends a payout and waits until it is settled, failed, canceled or returned. To send it may
-   * take as long as with `create`, however short the wait is.
+   * Sends a payout and waits until it is settled, failed, canceled or returned. Sending may take as long
+   * as with `create`, even if the wait is short.
    *
-   * @throws CorridorWaitTimeoutError with the payout when it is not final in `timeoutMs`
+   * @throws CorridorWaitTimeoutError with the payout if it is not final within `timeoutMs`
    */
   createAndWait(
     params: PayoutParams,
@@ -32,13 +32,13 @@ export type Payouts = {
   ): Promise<Payout>;
   /** Waits until a payout is final. */
   wait(id: string, options?: WaitOptions): Promise<Payout>;
-  /** Reads a payout; with `expand`, with objects in place of their ids. */
+  /** Reads a payout. `expand` replaces IDs with the objects. */
   retrieve(id: string, params: Expanded, options?: RequestOptions): Promise<ExpandedPayout>;
   retrieve(id: string, params?: undefined, options?: RequestOptions): Promise<Payout>;
-  /** Lists payouts, newest first; with `expand`, with objects in place of their ids. */
+  /** Lists payouts, newest first. `expand` replaces IDs with the objects. */
   list(params: PayoutListParams & Expanded, options?: RequestOptions): List<ExpandedPayout>;
   list(params?: Omit<PayoutListParams, 'expand'>, options?: RequestOptions): List<Payout>;
-  /** Reads how its price was computed; without steps before it is accepted. */
+  /** Reads how a payout's price was computed. Before it is accepted, there are no steps. */
   calculation(id: string, options?: RequestOptions): Promise<Calculation>;
   /** Cancels a payout that the bank has not accepted. */
   cancel(id: string, options?: WriteOptions): Promise<Payout>;
@@ -75,7 +75,7 @@ export function payoutsOf(send: Transport): Payouts {
       const startedMs = Date.now();
       const { timeoutMs = defaultWaitMs, ...others } = options;
       const waitSeconds = Math.max(0, Math.min(longestPreferSeconds, Math.ceil(timeoutMs / 1_000)));
-      // One attempt may take the wait and as long as any other request.
+      // Timeout of an attempt: the wait plus the timeout of any other request.
       const attemptMs = (waitSeconds + longestPreferSeconds) * 1_000;
       const headers = { prefer: `wait=${waitSeconds}` };
       const idempotencyKey = keyOf(options);
@@ -84,7 +84,7 @@ export function payoutsOf(send: Transport): Payouts {
       try {
         return await until(sent, options, startedMs);
       } catch (error) {
-        // Whoever gives up here has not the id of the payout, and would send another one.
+        // A caller who aborts here does not know the payout's ID and could send another payout.
         throwIfAborted(options.signal, { idempotencyKey, attempts: 1 });
         throw error;
       }
@@ -114,14 +114,14 @@ export function payoutsOf(send: Transport): Payouts {
   };
 }
 
-/** In these a payout goes on; in every other one, also one that a later version adds, it has ended. */
+/** Statuses of unfinished payouts. Every other status is final, including those added in later versions. */
 const openStatuses: ReadonlySet<string> = new Set(['pending', 'processing', 'sent']);
 
 function pathOf(id: string): string {
   return `/v1/payouts/${encodeURIComponent(id)}`;
 }
 
-/** The caller's key, or one that no other request has. */
+/** Returns the caller's idempotency key, or a new unique one. */
 export function keyOf({ idempotencyKey }: WriteOptions): string {
   return idempotencyKey ?? globalThis.crypto.randomUUID();
 }

@@ -1,4 +1,4 @@
-/** A value of a query; a nested object is written in brackets: `created[gte]=2026-11-01`. */
+/** A value of a query parameter. A nested object is written in brackets: `created[gte]=2026-11-01`. */
 export type QueryValue =
   | string
   | number
@@ -7,7 +7,7 @@ export type QueryValue =
   | readonly string[]
   | { readonly [name: string]: string | undefined };
 
-/** Writes the parameters of a query as the API reads them; what is undefined is left out. */
+/** Encodes query parameters as the API expects them. Omits undefined values. */
 export function queryOf(params: { readonly [name: string]: QueryValue }): string {
   const pairs = Object.entries(params).flatMap(([name, value]) => pairsOf(name, value));
   return pairs.length === 0 ? '' : `?${new URLSearchParams(pairs).toString()}`;
@@ -20,7 +20,7 @@ function pairsOf(name: string, value: QueryValue): [string, string][] {
   return Object.entries(value).flatMap(([key, item]) => pairsOf(`${name}[${key}]`, item));
 }
 
-/** Array.isArray does not narrow a list that is read-only. */
+/** A type guard, because Array.isArray does not narrow read-only arrays. */
 function isList(value: readonly string[] | object): value is readonly string[] {
   return Array.isArray(value);
 }

@@ -23,7 +23,7 @@ import type {
   WebhookTest,
 } from './types.js';
 
-/** The objects that need no more than their routes: what is created, read, listed and deleted. */
+/** Resources without logic of their own: their methods only call the routes. */
 export function resourcesOf(send: Transport) {
   const get = <Answer>(path: string, options?: RequestOptions) =>
     send<Answer>({ method: 'GET', path }, options);
@@ -40,8 +40,8 @@ export function resourcesOf(send: Transport) {
     webhookEndpoints: webhookEndpointsOf(send, { get, post, remove }),
     webhookKeys: {
       /**
-       * The public keys (`whpk_…`) that verify webhooks without a secret. Keep them for five minutes;
-       * a new key is published for longer before it signs.
+       * Returns the public keys (`whpk_…`) that verify webhooks without a secret. Cache them for five
+       * minutes: a new key is published for longer than that before it signs.
        */
       list: async (options?: RequestOptions): Promise<readonly string[]> => {
         const path = '/.well-known/corridor-webhook-keys';
@@ -50,17 +50,17 @@ export function resourcesOf(send: Transport) {
       },
     },
     balances: {
-      /** What the account has, by currency. */
+      /** Lists the account's balances, by currency. */
       list: (options?: RequestOptions): List<Balance> =>
         listOf<Balance>(send, '/v1/balances', {}, options),
     },
     limits: {
-      /** What the account may send at most, and what of it is used. */
+      /** Lists the account's limits and how much of each is used. */
       list: (options?: RequestOptions): List<Limit> =>
         listOf<Limit>(send, '/v1/limits', {}, options),
     },
     balanceTransactions: {
-      /** Every movement of a balance. */
+      /** Lists all movements of the balances, newest first. */
       list: (
         params?: Schemas['listBalanceTransactions_params'],
         options?: RequestOptions,
@@ -68,29 +68,29 @@ export function resourcesOf(send: Transport) {
         listOf<BalanceTransaction>(send, '/v1/balance_transactions', params, options),
     },
     corridors: {
-      /** Which currencies can be paid, with fees and limits. */
+      /** Lists the currency pairs that can be paid, with fees and limits. */
       list: (
         params?: Schemas['listCorridors_params'],
         options?: RequestOptions,
       ): List<CorridorOffer> => listOf<CorridorOffer>(send, '/v1/corridors', params, options),
     },
     rates: {
-      /** What corridors would be priced at now; a quote holds a rate for 30 seconds. */
+      /** Lists the current rates of corridors. A quote holds a rate for 30 seconds. */
       list: (params?: Schemas['listRates_params'], options?: RequestOptions): List<Rate> =>
         listOf<Rate>(send, '/v1/rates', params, options),
-      /** The mid rates of two currencies by publication, newest first. */
+      /** Lists the published mid rates of two currencies, newest first. */
       history: (params: Schemas['listPastRates_params'], options?: RequestOptions) =>
         listOf<PastRate>(send, '/v1/rates/history', params, options),
     },
     beneficiaryRequirements: {
-      /** Which details a country requires of a beneficiary. */
+      /** Reads which beneficiary details a country requires. */
       retrieve: (params: Schemas['readBeneficiaryRequirements_params'], options?: RequestOptions) =>
         get<BeneficiaryRequirements>(`/v1/beneficiary_requirements${queryOf(params)}`, options),
     },
     account: {
       /** Reads the account of the API key. */
       retrieve: (options?: RequestOptions) => get<Account>('/v1/account', options),
-      /** Sets the API version of requests and of endpoints that name none. */
+      /** Sets the default API version of requests and new webhook endpoints. */
       update: (params: Schemas['changeAccount_params'], options?: WriteOptions) =>
         post<Account>('/v1/account', params, options),
     },
@@ -116,7 +116,7 @@ function quotesOf(get: Get, post: Post) {
     /** Reads a quote. */
     retrieve: (id: string, options?: RequestOptions) =>
       get<Quote>(`/v1/quotes/${encodeURIComponent(id)}`, options),
-    /** Reads how its price was computed. */
+    /** Reads how a quote's price was computed. */
     calculation: (id: string, options?: RequestOptions) =>
       get<Calculation>(`/v1/quotes/${encodeURIComponent(id)}/calculation`, options),
   };
@@ -126,20 +126,20 @@ function beneficiariesOf(send: Transport, { get, post, remove }: Calls) {
   const path = '/v1/beneficiaries';
   const pathOf = (id: string) => `${path}/${encodeURIComponent(id)}`;
   return {
-    /** Checks the details of an account and stores them. */
+    /** Validates and stores a beneficiary's account details. */
     create: (params: Schemas['createBeneficiary_params'], options?: WriteOptions) =>
       post<Beneficiary>(path, params, options),
-    /** Reads a beneficiary; its account is masked. */
+    /** Reads a beneficiary. Its account number is masked. */
     retrieve: (id: string, options?: RequestOptions) => get<Beneficiary>(pathOf(id), options),
     /** Lists beneficiaries, newest first. */
     list: (
       params?: Schemas['listBeneficiaries_params'],
       options?: RequestOptions,
     ): List<Beneficiary> => listOf<Beneficiary>(send, path, params, options),
-    /** Changes the details that are sent; payouts that were accepted keep those that they have. */
+    /** Changes the given details. Accepted payouts keep the previous ones. */
     update: (id: string, params: Schemas['updateBeneficiary_params'], options?: WriteOptions) =>
       post<Beneficiary>(pathOf(id), params, options),
-    /** Deletes a beneficiary: it receives no more payouts. */
+    /** Deletes a beneficiary, which can then receive no more payouts. */
     delete: (id: string, options?: WriteOptions) => remove<Beneficiary>(pathOf(id), options),
   };
 }
@@ -148,7 +148,7 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
   const path = '/v1/webhook_endpoints';
   const pathOf = (id: string) => `${path}/${encodeURIComponent(id)}`;
   return {
-    /** The answer alone shows the secret that verifyWebhook needs. */
+    /** Creates an endpoint. Only this response contains the secret that verifyWebhook needs. */
     create: (params: Schemas['createWebhookEndpoint_params'], options?: WriteOptions) =>
       post<WebhookEndpointWithSecret>(path, params, options),
     /** Reads an endpoint, without its secret. */
@@ -164,25 +164,25 @@ function webhookEndpointsOf(send: Transport, { get, post, remove }: Calls) {
       params?: Schemas['listEndpointDeliveries_params'],
       options?: RequestOptions,
     ): List<Delivery> => listOf<Delivery>(send, `${pathOf(id)}/deliveries`, params, options),
-    /** Delivers again: what has failed since a time, or every event of a range of sequences. */
+    /** Redelivers events: those that have failed since a time, or all in a range of sequences. */
     redeliver: (id: string, params: Schemas['redeliverFailed_params'], options?: WriteOptions) =>
       post<Redelivery>(`${pathOf(id)}/redeliver`, params, options),
-    /** Changes where, what and whether events are sent; `status: 'enabled'` ends a pause. */
+    /** Changes an endpoint's URL, events or status. `status: 'enabled'` resumes deliveries. */
     update: (id: string, params: Schemas['updateWebhookEndpoint_params'], options?: WriteOptions) =>
       post<WebhookEndpoint>(pathOf(id), params, options),
-    /** Has a challenge sent to an unverified endpoint: if its receiver answers it, events follow. */
+    /** Sends a challenge to an unverified endpoint. If its receiver responds correctly, events are sent. */
     verify: (id: string, options?: WriteOptions) =>
       post<WebhookEndpoint>(`${pathOf(id)}/verify`, {}, options),
-    /** Has one test message sent to a verified endpoint, and returns what came of it. */
+    /** Sends a test message to a verified endpoint and returns the outcome. */
     test: (id: string, options?: WriteOptions) =>
       post<WebhookTest>(`${pathOf(id)}/test`, {}, options),
-    /** Replaces the secret; the answer alone shows the new one. Both sign for `overlap_hours`. */
+    /** Replaces the secret. Only this response contains the new one. Both sign for `overlap_hours`. */
     rotateSecret: (
       id: string,
       params: Schemas['rotateWebhookEndpointSecret_params'] = {},
       options?: WriteOptions,
     ) => post<WebhookEndpointWithSecret>(`${pathOf(id)}/rotate_secret`, params, options),
-    /** Ends the overlap of a rotation: only the newest secret signs from now on. */
+    /** Ends the overlap of a rotation: from now on only the newest secret signs. */
     revokeOldSecret: (id: string, options?: WriteOptions) =>
       post<WebhookEndpoint>(`${pathOf(id)}/revoke_old_secret`, {}, options),
     /** Deletes an endpoint: no more events are sent to it. */

@@ -1,41 +1,41 @@
 /**
- * When a request is sent again, and after how long. A write keeps its idempotency key, so the
- * service executes it once however often it is sent.
+ * The retry policy. A write keeps its idempotency key over its retries, so that the service executes it
+ * only once.
  */
 
-/** What came of one attempt; no status where no answer came. */
+/** The outcome of one attempt. Without a response there is no status. */
 export type Attempt = {
   readonly status?: number;
   readonly code?: string;
   readonly retryAfter?: string | null;
 };
 
-/** Four more attempts outlast a restart of the service: 7.5 seconds of pauses on average. */
+/** Four retries, with 7.5 seconds of pauses on average, outlast a restart of the service. */
 export const defaultMaxRetries = 4;
 
-/** The first pause: the service's own Retry-After for a request in progress is 1 second. */
+/** The first pause. For comparison, the service's Retry-After for a request in progress is 1 second. */
 const firstPauseMs = 500;
 
-/** Longer pauses would only keep the caller waiting, as an outage is over at any moment. */
+/** Maximum pause: an outage can end at any moment, so a longer pause would only delay the caller. */
 const longestPauseMs = 8_000;
 
-/** A caller that is told to wait for longer decides about that itself. */
+/** Maximum Retry-After that is obeyed. Beyond it, the caller should decide whether to wait. */
 const longestRetryAfterMs = 60_000;
 
-/** Answers after which the errors page says that the same request may be sent with the same key. */
+/** Codes for which the documentation of errors allows repeating the request with the same key. */
 const repeatableCodes: ReadonlySet<string> = new Set([
   ...['request_timeout', 'request_in_progress', 'rate_limited', 'too_many_in_flight'],
   ...['service_unavailable', 'internal_error'],
 ]);
 
-/** Answers of what is between: the service itself always names a code. */
+/** Statuses from intermediaries such as proxies: the service itself always returns a code. */
 const repeatableStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /**
- * The pause before the next attempt, or undefined if there is to be none.
+ * Returns the pause before the next attempt, or undefined if the request should not be retried.
  *
- * @param retries how many there were already
- * @param random a number in [0, 1), which spreads callers that failed together
+ * @param retries the number of retries so far
+ * @param random a number in [0, 1), the jitter for callers that failed at the same time
  */
 export function pauseBeforeRetryMs(
   attempt: Attempt,
@@ -51,16 +51,16 @@ export function pauseBeforeRetryMs(
   return Math.max(pauseMs, (askedMs ?? 0) * (1 + random / 10));
 }
 
-/** Whether the same request may have another outcome later. */
+/** Returns whether the same request may have a different outcome later. */
 export function isRepeatable({ status, code }: Attempt, askedMs?: number): boolean {
   if (status === undefined) return true;
   if (code === undefined) return repeatableStatuses.has(status);
-  // A payout that was refused for want of a rate stays refused; the API then names no time.
+  // A payout refused for lack of a rate stays refused. In that case the API sends no Retry-After.
   if (code === 'rate_unavailable') return askedMs !== undefined;
   return repeatableCodes.has(code);
 }
 
-/** Retry-After (RFC 9110, section 10.2.3) is a number of seconds or a date. */
+/** Parses Retry-After (RFC 9110, section 10.2.3): a number of seconds or a date. */
 function retryAfterMs(header: string | null, nowMs: number): number | undefined {
   if (header === null) return undefined;
   if (/^\d+$/.test(header)) return Number.parseInt(header, 10) * 1_000;
@@ -68,13 +68,13 @@ function retryAfterMs(header: string | null, nowMs: number): number | undefined 
   return Number.isNaN(atMs) ? undefined : Math.max(0, atMs - nowMs);
 }
 
-/** Waits; rejects with the signal's reason as soon as that is aborted. */
+/** Waits. Rejects with the signal's reason as soon as the signal is aborted. */
 export async function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {
   await pauseOrAbort(delayMs, signal);
   signal?.throwIfAborted();
 }
 
-/** Waits until the time is over or the signal is aborted, whichever is first. */
+/** Waits for the given time or until the signal is aborted, whichever comes first. */
 export async function pauseOrAbort(
   delayMs: number,
   signal: AbortSignal | undefined,

@@ -7,21 +7,21 @@ import {
 import { type Attempt, defaultMaxRetries, pauseBeforeRetryMs, pauseOrAbort } from './retry.js';
 import { describedVersion } from './types.js';
 
-/** What a caller may say about one request. */
+/** Options for one request. */
 export type RequestOptions = {
   /**
-   * Ends the request and its retries. A read rejects with the signal's reason; a write with a
-   * CorridorConnectionError that tells its key, as it may have been executed.
+   * Aborts the request and its retries. A read rejects with the signal's reason. A write rejects with a
+   * CorridorConnectionError that contains its idempotency key, because it may have been executed.
    */
   readonly signal?: AbortSignal | undefined;
-  /** How long one attempt may take, answer included. */
+  /** Timeout of one attempt, including its response. */
   readonly timeoutMs?: number | undefined;
   readonly maxRetries?: number | undefined;
 };
 
-/** A write is sent with a key, which is kept over its retries. */
+/** Options for a write, which is sent with an idempotency key that stays the same over its retries. */
 export type WriteOptions = RequestOptions & {
-  /** Without one the client makes one up; with one the call may be repeated after a crash as well. */
+  /** By default the client generates a key. With your own, the call can be repeated even after a crash. */
   readonly idempotencyKey?: string | undefined;
 };
 
@@ -36,28 +36,28 @@ export type TransportOptions = {
 
 export type ApiRequest = {
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** With its query. */
+  /** The path including the query. */
   readonly path: string;
   readonly body?: Body | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Of a write; a read has none. */
+  /** Set for writes only. */
   readonly idempotencyKey?: string | undefined;
 };
 
-/** The bytes are whole, so that every attempt sends the same. */
+/** A complete body rather than a stream, so that every attempt sends the same bytes. */
 export type Body = { readonly contentType: string; readonly text: string };
 
-/** Sends a request, and again while that can help; returns the decoded answer. */
+/** Sends a request, retries it while that can help and returns the decoded response. */
 export type Transport = <Answer>(request: ApiRequest, options?: RequestOptions) => Promise<Answer>;
 
-/** The service answers within 13 seconds, except where it was asked to wait. */
+/** The service responds within 13 seconds, unless the request asks it to wait. */
 const defaultTimeoutMs = 30_000;
 
-/** The transport of one client; it holds no state between requests. */
+/** Creates a client's transport, which keeps no state between requests. */
 export function createTransport(options: TransportOptions): Transport {
   const { apiKey, apiUrl, apiVersion = describedVersion } = options;
   const fetchOnce = options.fetch ?? globalThis.fetch;
-  // Made now, so that a key with a line break is told at once and not taken for a lost connection.
+  // Created now, so that a key with a line break fails at once and is not mistaken for a connection error.
   const sharedHeaders = new Headers({
     authorization: `Bearer ${apiKey}`,
     accept: 'application/json, application/problem+json',
@@ -70,12 +70,12 @@ export function createTransport(options: TransportOptions): Transport {
     const timeoutMs = chosen.timeoutMs ?? options.timeoutMs ?? defaultTimeoutMs;
     const init = {
       method,
-      // The body of a write must not go where a redirect points.
+      // The body of a write must not be sent to the target of a redirect.
       redirect: 'manual',
       headers: headersOf(sharedHeaders, request),
       ...(body === undefined ? {} : { body: body.text }),
     } as const;
-    // The limit is the caller's maxRetries, or the default, which says why it is that number.
+    // Bounded by the caller's maxRetries or defaultMaxRetries.
     for (let retries = 0; ; retries += 1) {
       const facts = { idempotencyKey, attempts: retries + 1 };
       const outcome = await attemptOnce<Answer>(async () => {
@@ -86,7 +86,7 @@ export function createTransport(options: TransportOptions): Transport {
         });
         return { answer, text: await answer.text() };
       });
-      // What was answered counts, also when the caller gave up meanwhile: it tells what was done.
+      // A response is used even if the caller has aborted, because it tells whether the write was executed.
       if (outcome.kind === 'answer') return outcome.answer;
       if (outcome.attempt.status === undefined) throwIfAborted(chosen.signal, facts);
       const waitMs = pauseBeforeRetryMs(outcome.attempt, {
@@ -99,7 +99,7 @@ export function createTransport(options: TransportOptions): Transport {
   };
 }
 
-/** A write that its caller gives up may have been executed, so its key must not be lost with it. */
+/** Throws after an abort. For a write the error contains the key, because it may have been executed. */
 export function throwIfAborted(signal: AbortSignal | undefined, facts: RequestFacts): void {
   if (signal?.aborted !== true) return;
   if (facts.idempotencyKey === undefined) signal.throwIfAborted();
@@ -114,7 +114,7 @@ function headersOf(shared: Headers, { body, headers, idempotencyKey }: ApiReques
   return all;
 }
 
-/** Told to the service with every request; a test compares it with package.json. */
+/** Sent with every request. A test compares it with package.json. */
 const clientVersion = '0.1.0';
 
 type Failure = {
@@ -136,7 +136,7 @@ async function attemptOnce<Answer>(
     const retryAfter = answer.headers.get('retry-after');
     return { kind: 'failure', attempt: { status: answer.status, retryAfter, ...code }, body };
   } catch (cause) {
-    // No answer, a part of one, or one that is no JSON: whether the request arrived is unknown.
+    // No response, an incomplete one, or one that is not JSON: whether the request arrived is unknown.
     return { kind: 'failure', attempt: {}, cause };
   }
 }
@@ -153,12 +153,12 @@ function errorOf({ attempt, body, cause }: Failure, facts: RequestFacts): Error 
   return new CorridorConnectionError(`The API did not answer: ${said}.`, { ...facts, cause });
 }
 
-/** fetch says "fetch failed", and why only in the cause. */
+/** Returns the cause's message, because fetch's own message is only "fetch failed". */
 function reasonOf({ message, cause }: Error): string {
   return cause instanceof Error ? cause.message : message;
 }
 
-/** What an answer holds is what the document says: the service tests each against it. */
+/** Decodes without validation: the service's tests check every response against the OpenAPI document. */
 function decode<Answer>(text: string): Answer {
   return JSON.parse(text);
 }

@@ -1,9 +1,9 @@
 import type { components } from './generated/schema.js';
 
-/** The objects and parameters of the API, by the names that the OpenAPI document gives them. */
+/** The API's objects and parameters, by their names in the OpenAPI document. */
 export type Schemas = components['schemas'];
 
-/** The API version that the types describe, and that the client asks for with every request. */
+/** The API version that the types describe and that the client requests. */
 export type ApiVersion = Schemas['api_version'];
 export const describedVersion: ApiVersion = '2026-11-15';
 
@@ -42,14 +42,14 @@ type EventType = Schemas['event']['type'];
 type BatchEventType = Extract<EventType, `batch.${string}`>;
 type PayoutEventType = Exclude<EventType, BatchEventType>;
 
-/** What an event is about follows from its type: `if (event.type === 'payout.settled') …`. */
+/** An event's `type` determines the type of its `data`: `if (event.type === 'payout.settled') …`. */
 type About<Whole, PayoutData, BatchData> =
   | (Omit<Whole, 'type' | 'data'> & { readonly type: PayoutEventType; readonly data: PayoutData })
   | (Omit<Whole, 'type' | 'data'> & { readonly type: BatchEventType; readonly data: BatchData });
 
 export type CorridorEvent = About<Schemas['event'], Payout, Batch>;
 
-/** An endpoint keeps the version it was created with, and the first one had rates as numbers. */
+/** An endpoint keeps the API version it was created with, and in the first version rates were numbers. */
 type AnyVersion<Subject> = Omit<Subject, 'rate' | 'fee'> & {
   readonly rate: string | number | null;
   readonly fee: string | number | null;
@@ -60,7 +60,7 @@ export type WebhookEvent = About<
   Batch
 >;
 
-/** A page of a list, as the API answers it. */
+/** A page of a list, as returned by the API. */
 export type Page<Item> = {
   readonly object: 'list';
   readonly data: readonly Item[];

@@ -1,11 +1,11 @@
 import { CorridorConnectionError, CorridorProblem, CorridorWaitTimeoutError } from './errors.js';
 import { isRepeatable, pause } from './retry.js';
 
-/** How long to wait for something to be final. */
+/** Options for waiting until a payout or batch is final. */
 export type WaitOptions = {
   /**
-   * In all; a minute, unless told otherwise: most payouts settle within seconds or within days. A
-   * read that is under way then has the time of any other request.
+   * Timeout of the whole wait, by default a minute: most payouts settle within seconds or within days. A
+   * read in flight when it expires may still take as long as any other request.
    */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -13,18 +13,18 @@ export type WaitOptions = {
 
 export const defaultWaitMs = 60_000;
 
-/** Soon after the first look, since most are final within a second. */
+/** Pause after the first read: short, because most payouts are final within a second. */
 const firstPauseMs = 250;
 
-/** A read every five seconds is far below the rate limit of an account, also for many waits. */
+/** Maximum pause: a read every five seconds is far below the account's rate limit, even for many waits. */
 const longestPauseMs = 5_000;
 
-/** The wait itself reads again, and only until its deadline. */
+/** Reads are not retried, because the wait itself repeats them until its deadline. */
 export const readRetries = 0;
 
 /**
- * Reads an object until it is final. A read that fails says nothing about the object, so the wait
- * goes on; and whatever ends it, the caller gets the object, which may have been sent just before.
+ * Reads an object until it is final. Continues after a failed read, which says nothing about the object.
+ * The error that ends a wait contains the object, because the caller may just have created it.
  */
 export async function untilFinal<Read extends { readonly id: string; readonly status: string }>(
   first: Read,
@@ -40,7 +40,7 @@ export async function untilFinal<Read extends { readonly id: string; readonly st
   const deadlineMs = startedMs + timeoutMs;
   let last = first;
   let failure: unknown;
-  // The deadline is the limit of the loop.
+  // Bounded by the deadline.
   for (
     let pauseMs = firstPauseMs;
     !isFinal(last);
@@ -67,7 +67,7 @@ function isOfTheApi(error: unknown): boolean {
   return error instanceof CorridorConnectionError || error instanceof CorridorProblem;
 }
 
-/** Such as for a key that was revoked: to read on would only keep the caller waiting. */
+/** Returns whether reading again is pointless, for example because the API key was revoked. */
 function isRefusedForGood(error: unknown): boolean {
   return error instanceof CorridorProblem && !isRepeatable(error);
 }

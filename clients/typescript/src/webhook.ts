@@ -2,28 +2,28 @@ import { Buffer } from 'node:buffer';
 import { createHmac, createPublicKey, timingSafeEqual, verify } from 'node:crypto';
 import type { WebhookEvent } from './types.js';
 
-/** The webhook is not one of ours, was changed, or is too old: answer 400 and do nothing. */
+/** The webhook is not from Corridor, was modified or is too old: respond with 400 and do nothing. */
 export class WebhookVerificationError extends Error {
   override readonly name = 'WebhookVerificationError';
 }
 
-/** As fetch, Node and most frameworks have them. */
+/** Headers as represented by fetch, Node and most frameworks. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | { readonly [name: string]: string | readonly string[] | undefined };
 
-/** Standard Webhooks: a captured webhook is worthless after five minutes, and clocks differ. */
+/** As in Standard Webhooks: allows for clock differences and limits replays to five minutes. */
 const toleranceSeconds = 5 * 60;
 
 /**
- * Verifies a webhook by Standard Webhooks 1.0 and returns its event. An endpoint with `batching` gets
- * several in one webhook: use {@link verifyWebhookEvents}.
+ * Verifies a webhook according to Standard Webhooks 1.0 and returns its event. An endpoint with `batching`
+ * receives several events per webhook: use {@link verifyWebhookEvents}.
  *
- * @param rawBody exactly what was received, before any parsing
- * @param secrets the endpoint's `whsec_…`, or public keys of the service, `whpk_…`; or several, while
- *   one replaces another; an endpoint that is not new has null, which is a TypeError
- * @throws WebhookVerificationError when none of them verifies a signature of the last 5 minutes
- * @throws TypeError when the webhook is a batch of events
+ * @param rawBody the body exactly as received, before any parsing
+ * @param secrets the endpoint's secret, `whsec_…`, or a public key of the service, `whpk_…`, or several of
+ *   them during a rotation. Null, which the API returns except for new endpoints, is a TypeError
+ * @throws WebhookVerificationError if none of them verifies a signature of the last 5 minutes
+ * @throws TypeError if the webhook is a batch of events
  */
 export function verifyWebhook(
   rawBody: string | Uint8Array,
@@ -38,11 +38,11 @@ export function verifyWebhook(
 }
 
 /**
- * Verifies a webhook as {@link verifyWebhook} does and returns its events by their sequence: up to
- * 100 where the endpoint has `batching`, or one. Any of them may come again, in this or in another
- * batch: ignore those whose `id` you have processed.
+ * Verifies a webhook like {@link verifyWebhook} and returns its events ordered by sequence: up to 100 if
+ * the endpoint has `batching`, otherwise one. Delivery is at least once, so an event may be repeated in
+ * this or another batch: ignore events whose `id` you have already processed.
  *
- * @throws WebhookVerificationError when none of the secrets verifies a signature of the last 5 minutes
+ * @throws WebhookVerificationError if none of the secrets verifies a signature of the last 5 minutes
  */
 export function verifyWebhookEvents(
   rawBody: string | Uint8Array,
@@ -64,7 +64,7 @@ function verifiedMessage(
   const timestamp = headerOf(headers, 'webhook-timestamp');
   const signatures = headerOf(headers, 'webhook-signature');
   const sentSeconds = /^\d{1,12}$/.test(timestamp) ? Number.parseInt(timestamp, 10) : Number.NaN;
-  // Not a number is never within the tolerance.
+  // NaN is never within the tolerance.
   if (!(Math.abs(Date.now() / 1_000 - sentSeconds) <= toleranceSeconds)) {
     throw new WebhookVerificationError('The webhook is older or newer than five minutes.');
   }
@@ -83,13 +83,13 @@ function verifiedMessage(
 }
 
 /**
- * What to answer to a webhook that verifies your endpoint: a 2xx response with this alone as its body.
- * Undefined for every other webhook.
+ * Returns the challenge of a webhook that verifies your endpoint, undefined for every other webhook.
+ * Respond with a 2xx status and only the challenge as the body.
  *
- * @param event what verifyWebhook has returned: a challenge that anybody else has sent is not answered
- * @param endpointId the id of the endpoint that this receiver is for, or of several. The challenge of
- *   any other is undefined: the public keys sign for all accounts, so a stranger may have added your
- *   URL as an endpoint of his own
+ * @param event the result of verifyWebhook, so that you never answer a challenge from anyone else
+ * @param endpointId the ID of your endpoint, or of several. For any other endpoint the result is
+ *   undefined: the public keys sign for all accounts, so a stranger may have registered your URL as their
+ *   own endpoint
  */
 export function challengeOf(
   event: { readonly type: string; readonly data: object },
@@ -104,11 +104,11 @@ export function challengeOf(
 
 type ChallengeData = { readonly challenge?: unknown; readonly webhook_endpoint?: unknown };
 
-/** One or two of each kind are sent; more would be a header that is made to burn time. */
+/** One or two of each kind are sent. A header with more only wants to waste CPU time. */
 const mostSignatures = 10;
 
 type Verifier = {
-  /** Which signatures of the header it verifies. */
+  /** The version of the signatures that it verifies. */
   readonly version: 'v1' | 'v1a';
   readonly isSigned: (signed: Buffer, signature: Buffer) => boolean;
 };
@@ -129,7 +129,7 @@ function verifierOf(secret: string): Verifier {
 
 function keyOfSecret(secret: string): Buffer {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64');
-  // An empty key would verify whatever anybody signs with it.
+  // With an empty key, anyone could forge a signature.
   if (key.length === 0) throw new TypeError('A webhook secret is empty: it looks like whsec_….');
   return key;
 }

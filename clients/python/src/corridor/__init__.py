@@ -1,4 +1,4 @@
-"""The client of Corridor, a cross-currency payout service."""
+"""The client for Corridor, a cross-currency payout service."""
 
 from . import models, params
 from ._client import Corridor

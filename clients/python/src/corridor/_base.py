@@ -1,13 +1,13 @@
-"""What every model of an answer has in common."""
+"""The base class of all response models."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """An object of the API, as it was answered.
+    """An object as returned by the API.
 
-    Within a version the API may add fields: they are kept and are no error. An older API version
-    has rates and fees as numbers; they are read as the text that was sent and never as a float.
+    The API may add fields within a version: they are kept and do not cause an error. Older API
+    versions have rates and fees as numbers, which are read as the text sent and never as floats.
     """
 
     model_config = ConfigDict(

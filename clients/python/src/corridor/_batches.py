@@ -20,7 +20,7 @@ Mode = Literal["best_effort", "all_or_nothing"]
 
 
 class Batches:
-    """Up to 10,000 payouts in one request."""
+    """Batches of up to 10,000 payouts in one request."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -45,8 +45,8 @@ class Batches:
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> Batch:
-        """Sends the items of an iterable as NDJSON; they are taken one by one."""
-        # Items are read before anything is sent, so a source that fails has sent nothing.
+        """Sends the items of an iterable as NDJSON, reading them one by one."""
+        # All items are read before anything is sent, so if the source fails, nothing was sent.
         body = ndjson_body(items)
         return self._create(body, "application/x-ndjson", mode, idempotency_key, timeout)
 
@@ -68,7 +68,7 @@ class Batches:
         mode: Mode | None = None,
         timeout: float | None = None,
     ) -> BatchPreview:
-        """Prices a batch and tells every refusal; nothing is stored."""
+        """Prices a batch and returns every refusal, without storing anything."""
         body = json_body({"payouts": list(payouts)})
         return self._preview(body, "application/json", mode, timeout)
 
@@ -103,7 +103,7 @@ class Batches:
     def wait(self, batch_id: str, *, wait_timeout: float = DEFAULT_WAIT_SECONDS) -> Batch:
         """Waits until every payout of a batch is final.
 
-        Raises CorridorWaitTimeoutError when that is not so within ``wait_timeout`` seconds.
+        Raises CorridorWaitTimeoutError if they are not final within ``wait_timeout`` seconds.
         """
         started = time.monotonic()
         request = Request("GET", path_of("batches", batch_id))
@@ -122,7 +122,7 @@ class Batches:
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> CanceledBatch:
-        """Cancels the payouts that the bank does not have yet."""
+        """Cancels the payouts that have not been sent to the bank yet."""
         path = path_of("batches", batch_id, "/cancel")
         request = Request("POST", path, idempotency_key=new_key(idempotency_key))
         return self._transport.send(request, CanceledBatch, timeout=timeout)

@@ -1,4 +1,4 @@
-"""What the body of a request is made of."""
+"""Encodes request bodies."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import IO, Union
 
-#: What a batch is made of: a text, or a file that is open for reading.
+#: The text of a batch, or a file that is open for reading.
 TextSource = Union[str, bytes, IO[str], IO[bytes]]
 
-#: Four times what the API takes in one body: more is a mistake, and is not kept in memory.
+#: Four times the API's maximum body size. Anything larger is a mistake and must not fill memory.
 MOST_BYTES = 4 * 8 * 1024 * 1024
 
 
@@ -21,8 +21,8 @@ def json_body(value: object) -> bytes:
 def ndjson_body(items: Iterable[Mapping[str, object]]) -> bytes:
     """Writes items as NDJSON.
 
-    They are taken one by one and kept as text until the answer has come: a retry has to send the
-    same bytes, and an iterable gives its items once.
+    Reads them one by one and keeps the text until the response arrives, because a retry must send
+    the same bytes and an iterable can be read only once.
     """
     lines: list[bytes] = []
     length = 0
@@ -35,7 +35,7 @@ def ndjson_body(items: Iterable[Mapping[str, object]]) -> bytes:
 
 
 def csv_body(source: TextSource) -> bytes:
-    """Reads a CSV text to its end, for the same reason."""
+    """Reads a whole CSV text into memory, because a retry must send the same bytes."""
     text = source if isinstance(source, (str, bytes)) else source.read(MOST_BYTES + 1)
     content = text.encode() if isinstance(text, str) else text
     _check_length(len(content))

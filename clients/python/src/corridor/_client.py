@@ -1,4 +1,4 @@
-"""The client of one account."""
+"""The client for one account."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from ._transport import (
 
 
 class Corridor:
-    """The client of one account.
+    """A client for one account.
 
-    What is left out is read from CORRIDOR_API_KEY and CORRIDOR_API_URL, or has a default.
-    ``timeout`` is in seconds and of one attempt. The client may be used by several threads; close
-    it, or use it in a ``with`` statement, to close its connections.
+    ``api_key`` and ``api_url`` default to CORRIDOR_API_KEY and CORRIDOR_API_URL. ``timeout`` is the
+    timeout of one attempt in seconds. The client is thread-safe. Call ``close``, or use it in a
+    ``with`` statement, to close its connections.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a call may raise."""
+"""The exceptions that calls may raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Last = TypeVar("Last", Payout, Batch)
 
 
 class CorridorProblem(Exception):
-    """A refusal by the API: problem details (RFC 9457), with the code to decide by."""
+    """A refusal by the API: problem details (RFC 9457), with a ``code`` for programs."""
 
     def __init__(self, problem: Problem, idempotency_key: str | None, attempts: int) -> None:
         super().__init__(f"{problem.code}: {problem.detail}")
@@ -21,9 +21,9 @@ class CorridorProblem(Exception):
         self.param: str | None = problem.param
         self.expected: str | None = problem.expected
         self.received: str | None = problem.received
-        #: Every error of the request, the first one included.
+        #: All errors of the request, including the first one.
         self.errors: list[ProblemError] = problem.errors
-        #: Identifies the request in the logs of the service.
+        #: Identifies the request in the service's logs.
         self.request_id: str = problem.request_id
         #: The payout that records the refusal.
         self.payout: str | None = problem.payout
@@ -33,11 +33,11 @@ class CorridorProblem(Exception):
 
 
 class CorridorConnectionError(Exception):
-    """The API has not answered.
+    """The API has not responded.
 
-    The connection failed, an answer did not come in time, or something between answered in its
-    place. A write may have been executed; the same call with the ``idempotency_key`` of this error
-    finds out, and executes it if it was not.
+    The connection failed, the response timed out, or an intermediary such as a proxy responded
+    instead. A write may have been executed. Repeat the call with this error's ``idempotency_key``:
+    it returns the result, or executes the write if that has not happened.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class CorridorConnectionError(Exception):
             f"{idempotency_key}."
         )
         super().__init__(f"{message} Attempts: {attempts}.{advice}")
-        #: What was answered, where that was no answer of the API.
+        #: The HTTP status of a response that did not come from the API.
         self.status: int | None = status
         self.idempotency_key: str | None = idempotency_key
         self.attempts: int = attempts
@@ -59,8 +59,8 @@ class CorridorConnectionError(Exception):
 class CorridorWaitTimeoutError(Exception, Generic[Last]):
     """A wait ended before its payout or batch was final.
 
-    The time was over, or it cannot be read any more. The object goes on, and can be waited for
-    again by the id in ``last``.
+    It timed out, or the object can no longer be read. The payout or batch continues. Use the ID in
+    ``last`` to wait again.
     """
 
     def __init__(self, last: Last, waited: float, cause: Exception | None = None) -> None:
@@ -68,9 +68,9 @@ class CorridorWaitTimeoutError(Exception, Generic[Last]):
         super().__init__(
             f"{last.id} was last known as {last.status} after {waited:g} seconds.{reason}"
         )
-        #: The object as it was read last.
+        #: The object as last read.
         self.last: Last = last
 
 
 class WebhookVerificationError(Exception):
-    """The webhook is not one of ours, was changed, or is too old: answer 400 and do nothing."""
+    """The webhook is not from Corridor, was modified or is too old: respond with 400 only."""

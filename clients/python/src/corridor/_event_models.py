@@ -1,4 +1,4 @@
-"""Events, whatever kind of object they are about."""
+"""Models of events, about known and unknown kinds of objects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ KNOWN_KINDS = frozenset({"payout", "batch"})
 class UnknownObject(Model):
     """An object of a kind that this version of the client does not know, as it was sent.
 
-    ``model_extra`` has its other fields.
+    ``model_extra`` contains its other fields.
     """
 
-    #: Not every object says of which kind it is.
+    #: The kind of the object; empty for objects without one.
     object: str = ""
-    #: Not every object has one.
+    #: None for objects without an ID.
     id: str | None = None
 
 
@@ -40,7 +40,7 @@ Data = Annotated[
 class Event(models.Event):
     """Something that happened. The API may add events about other kinds of objects at any time."""
 
-    # It is wider than what the OpenAPI document of today says, as it is only read.
+    # Wider than in the current OpenAPI document, which is safe because it is only read.
     data: Data  # type: ignore[assignment]
 
 
@@ -52,8 +52,8 @@ class EventList(Model):
 
 
 class WebhookMessage(models.WebhookMessage):
-    """An event as a webhook brings it: an endpoint for ``*`` gets those that are added later."""
+    """An event in a webhook. Endpoints for ``*`` also receive event types added later."""
 
     data: Data  # type: ignore[assignment]
-    #: Only events have one: 0 for a challenge or a test.
+    #: 0 for challenges and tests, which have no sequence.
     sequence: int = 0

@@ -1,4 +1,4 @@
-"""Events: what has happened, and the deliveries of each event."""
+"""Events and their deliveries."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ._transport import Request, Transport
 from .models import DeliveryWithAttempts, DeliveryWithAttemptsList
 from .params import ListEventsParams, RedeliverEventParams
 
-#: How long the service holds a request until there is an event; after ``stop`` it is waited for.
+#: Duration of a long poll. After ``stop`` is set, the poll in flight still has to end.
 WAIT_SECONDS = 10
 
-#: The wait, and as long as any other request may take.
+#: Timeout of an attempt: the long poll plus the timeout of any other request.
 ATTEMPT_SECONDS = WAIT_SECONDS + 30.0
 
-#: A service that stops answers at once; to ask it again at once would keep both busy.
+#: Minimum pause between polls: a service that is shutting down answers at once, without waiting.
 LEAST_PAUSE_SECONDS = 1.0
 
 LONGEST_PAGE = 100
 
-#: It outlasts an outage of about two minutes; after that somebody should know.
+#: Number of retries, enough for an outage of about two minutes. A longer one should be noticed.
 FEED_RETRIES = 18
 
 
 class Events:
-    """What has happened, and the deliveries of each event."""
+    """Events and their deliveries."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -52,7 +52,7 @@ class Events:
     def deliveries(
         self, event_id: str, *, timeout: float | None = None
     ) -> Page[DeliveryWithAttempts]:
-        """Lists what became of an event at each endpoint, with the attempts."""
+        """Lists an event's deliveries to each endpoint, with their attempts."""
         path = path_of("events", event_id, "/deliveries")
         return Page(self._transport, path, {}, DeliveryWithAttempts, timeout)
 
@@ -64,7 +64,7 @@ class Events:
         timeout: float | None = None,
         **params: Unpack[RedeliverEventParams],
     ) -> DeliveryWithAttemptsList:
-        """Delivers an event again, with the same id: to one endpoint, or to each that it was for."""
+        """Delivers an event again with the same ID, to one endpoint or to all that it was for."""
         request = Request(
             "POST",
             path_of("events", event_id, "/redeliver"),
@@ -76,15 +76,15 @@ class Events:
     def listen(
         self, *, after: int = 0, stop: threading.Event | None = None
     ) -> Iterator[Event]:
-        """Every event in order and without gaps, as soon as it happens, for as long as it is read.
+        """Yields every event in order and without gaps, as soon as it happens.
 
-        Keep the ``sequence`` of the last event you have processed and pass it as ``after``. It ends
-        when its reader leaves it, or after ``stop`` is set and a request that is under way, which
-        waits for an event for ten seconds, has ended with its retries.
+        Store the ``sequence`` of the last event you have processed and pass it as ``after``. The
+        iteration ends when the caller leaves it, or after ``stop`` is set. In that case it first
+        waits for the request in flight, a long poll of ten seconds, and its retries.
         """
         stopped = threading.Event() if stop is None else stop
         last = after
-        # The caller is the limit: it goes on until it is left or stopped.
+        # Runs until the caller stops iterating or sets ``stop``.
         while not stopped.is_set():
             started = time.monotonic()
             request = Request(

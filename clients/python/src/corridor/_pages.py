@@ -1,4 +1,4 @@
-"""Lists, which come in pages."""
+"""Paginated lists."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ._transport import Request, Transport
 
 Item = TypeVar("Item", bound=Model)
 
-#: Pages after the first are as long as they may be, unless the caller says otherwise.
+#: Page size after the first page, unless the caller sets a limit: the API's maximum.
 LONGEST_PAGE = 100
 
 
-class _Answered(Model):
+class _RawPage(Model):
     data: list[object]
     has_more: bool
 
 
 class Page(Generic[Item]):
-    """A page of a list. To iterate goes through this page and all that follow it."""
+    """A page of a list. Iterates over the items of this page and all following pages."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class Page(Generic[Item]):
         self._params = {name: value for name, value in params.items() if value is not None}
         self._model = model
         self._timeout = timeout
-        answered = transport.send(
-            Request("GET", path, query=self._params), _Answered, timeout=timeout
+        raw_page = transport.send(
+            Request("GET", path, query=self._params), _RawPage, timeout=timeout
         )
         #: The objects of this page.
-        self.data: list[Item] = [model.model_validate(item) for item in answered.data]
-        #: Whether more follow it.
-        self.has_more: bool = answered.has_more
+        self.data: list[Item] = [model.model_validate(item) for item in raw_page.data]
+        #: Whether there are more pages.
+        self.has_more: bool = raw_page.has_more
 
     def __iter__(self) -> Iterator[Item]:
         page: Page[Item] | None = self
-        # The list itself is the limit: each page begins behind the one before, and has items.
+        # Terminates with the list, because each page starts after the previous one and has items.
         while page is not None:
             yield from reversed(page.data) if page._is_backwards else page.data
             page = page.next_page()
 
     def next_page(self) -> Page[Item] | None:
-        """Reads the page that follows, or returns None after the last one."""
+        """Reads the next page. Returns None after the last one."""
         if not self.has_more:
             return None
         cursor = "ending_before" if self._is_backwards else "starting_after"
@@ -60,11 +60,11 @@ class Page(Generic[Item]):
         return Page(self._transport, self._path, params, self._model, self._timeout)
 
     def _last_id(self) -> str:
-        """The id behind which the next page begins: without it the list would be cut off."""
+        """Returns the ID after which the next page starts. Raises if the last item has none."""
         last = self.data[:1] if self._is_backwards else self.data[-1:]
         last_id: object = None
         if last:
-            # A delivery has no id of its own: a list of an endpoint's goes on behind an event.
+            # Deliveries have no ID. The cursor of an endpoint's deliveries is the event's ID.
             last_id = getattr(last[0], "id", None) or getattr(last[0], "event", None)
         if isinstance(last_id, str):
             return last_id

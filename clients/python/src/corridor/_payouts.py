@@ -1,4 +1,4 @@
-"""Payouts: money to one beneficiary, sent, followed and canceled."""
+"""Payouts: each sends money to one beneficiary."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from .params import CreatePayoutParams, ListPayoutsParams
 
 Expandable = Literal["beneficiary", "quote", "batch"]
 
-#: In these a payout goes on; in every other one, also one that is added later, it has ended.
+#: Statuses of unfinished payouts. Every other status is final, including those added later.
 OPEN_STATUSES = frozenset({"pending", "processing", "sent"})
 
-#: The longest time that the API delays an answer.
+#: Maximum time for which the API delays a response.
 LONGEST_PREFER_SECONDS = 30
 
 
 def new_key(chosen: str | None) -> str:
-    """The caller's idempotency key, or one that no other request has."""
+    """Returns the caller's idempotency key, or a new unique one."""
     return str(uuid.uuid4()) if chosen is None else chosen
 
 
 def path_of(collection: str, object_id: str, part: str = "") -> str:
-    """The path of an object, whatever the id has in it."""
+    """Returns the path of an object, with its ID percent-encoded."""
     return f"/v1/{collection}/{percent_encoded(object_id, safe='')}{part}"
 
 
 class Payouts:
-    """Money to one beneficiary: sent, followed and canceled."""
+    """Payouts: each sends money to one beneficiary."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -62,8 +62,8 @@ class Payouts:
     ) -> Payout:
         """Sends a payout and waits until it is settled, failed, canceled or returned.
 
-        To send it may take as long as with ``create``, however short the wait is.
-        Raises CorridorWaitTimeoutError with the payout when it is not known as final within
+        Sending may take as long as with ``create``, even if the wait is short.
+        Raises CorridorWaitTimeoutError with the payout if it is not known to be final within
         ``wait_timeout`` seconds.
         """
         started = time.monotonic()
@@ -71,7 +71,7 @@ class Payouts:
         sent = self._create(
             params,
             new_key(idempotency_key),
-            # One attempt may take the wait and as long as any other request.
+            # Timeout of an attempt: the wait plus the timeout of any other request.
             timeout=seconds + DEFAULT_TIMEOUT_SECONDS,
             prefer=f"wait={seconds}",
         )
@@ -97,7 +97,7 @@ class Payouts:
         expand: Sequence[Expandable] | None = None,
         timeout: float | None = None,
     ) -> Payout | ExpandedPayout:
-        """Reads a payout; with ``expand``, with objects in place of their ids."""
+        """Reads a payout. ``expand`` replaces IDs with the objects."""
         request = Request("GET", path_of("payouts", payout_id), query={"expand": expand})
         if expand is None:
             return self._transport.send(request, Payout, timeout=timeout)
@@ -126,14 +126,14 @@ class Payouts:
         timeout: float | None = None,
         **params: Unpack[ListPayoutsParams],
     ) -> Page[Payout] | Page[ExpandedPayout]:
-        """Lists payouts, newest first: its ``data`` is a page, to iterate goes through all."""
+        """Lists payouts, newest first. ``data`` is one page; iterating goes through all pages."""
         query = {**params, "expand": expand}
         if expand is None:
             return Page(self._transport, "/v1/payouts", query, Payout, timeout)
         return Page(self._transport, "/v1/payouts", query, ExpandedPayout, timeout)
 
     def calculation(self, payout_id: str, *, timeout: float | None = None) -> Calculation:
-        """Reads how its price was computed; without steps before it is accepted."""
+        """Reads how a payout's price was computed. Before it is accepted, there are no steps."""
         request = Request("GET", path_of("payouts", payout_id, "/calculation"))
         return self._transport.send(request, Calculation, timeout=timeout)
 

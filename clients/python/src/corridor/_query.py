@@ -1,4 +1,4 @@
-"""How the parameters of a query are written."""
+"""Encodes query parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 
 def query_of(params: Mapping[str, object]) -> str:
-    """Writes parameters as the API reads them: ``created[gte]=2026-11-01``; None is left out."""
+    """Encodes parameters as the API expects them: ``created[gte]=2026-11-01``. Omits None."""
     pairs = [pair for name, value in params.items() for pair in _pairs_of(name, value)]
     return "" if not pairs else f"?{urlencode(pairs)}"
 

@@ -1,4 +1,4 @@
-"""The objects that need no more than their routes: what is created, read, listed and deleted."""
+"""Resources without logic of their own: their methods only call the routes."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ class Quotes(_Resource):
         return self._get(path_of("quotes", quote_id), Quote, timeout)
 
     def calculation(self, quote_id: str, *, timeout: float | None = None) -> Calculation:
-        """Reads how its price was computed."""
+        """Reads how a quote's price was computed."""
         return self._get(path_of("quotes", quote_id, "/calculation"), Calculation, timeout)
 
 
 class Beneficiaries(_Resource):
-    """Who receives payouts, with account details that were validated."""
+    """Beneficiaries of payouts, with validated account details."""
 
     def create(
         self,
@@ -118,11 +118,11 @@ class Beneficiaries(_Resource):
         timeout: float | None = None,
         **params: Unpack[CreateBeneficiaryParams],
     ) -> Beneficiary:
-        """Checks the details of an account and stores them."""
+        """Validates and stores a beneficiary's account details."""
         return self._post("/v1/beneficiaries", params, Beneficiary, idempotency_key, timeout)
 
     def retrieve(self, beneficiary_id: str, *, timeout: float | None = None) -> Beneficiary:
-        """Reads a beneficiary; its account is masked."""
+        """Reads a beneficiary. Its account number is masked."""
         return self._get(path_of("beneficiaries", beneficiary_id), Beneficiary, timeout)
 
     def list(
@@ -139,7 +139,7 @@ class Beneficiaries(_Resource):
         timeout: float | None = None,
         **params: Unpack[UpdateBeneficiaryParams],
     ) -> Beneficiary:
-        """Changes the details that are sent; payouts that were accepted keep those that they have."""
+        """Changes the given details. Accepted payouts keep the previous ones."""
         path = path_of("beneficiaries", beneficiary_id)
         return self._post(path, params, Beneficiary, idempotency_key, timeout)
 
@@ -150,13 +150,13 @@ class Beneficiaries(_Resource):
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> Beneficiary:
-        """Deletes a beneficiary: it receives no more payouts."""
+        """Deletes a beneficiary, which can then receive no more payouts."""
         path = path_of("beneficiaries", beneficiary_id)
         return self._delete(path, Beneficiary, idempotency_key, timeout)
 
 
 class WebhookEndpoints(_Resource):
-    """Where events are sent to."""
+    """The endpoints that events are sent to."""
 
     def create(
         self,
@@ -165,7 +165,7 @@ class WebhookEndpoints(_Resource):
         timeout: float | None = None,
         **params: Unpack[CreateWebhookEndpointParams],
     ) -> WebhookEndpointWithSecret:
-        """Adds an endpoint. The answer alone shows the secret that verify_webhook needs."""
+        """Creates an endpoint. Only this response contains the secret that verify_webhook needs."""
         return self._post(
             "/v1/webhook_endpoints", params, WebhookEndpointWithSecret, idempotency_key, timeout
         )
@@ -199,7 +199,7 @@ class WebhookEndpoints(_Resource):
         timeout: float | None = None,
         **params: Unpack[UpdateWebhookEndpointParams],
     ) -> WebhookEndpoint:
-        """Changes where, what and whether events are sent; status="enabled" ends a pause."""
+        """Changes an endpoint's URL, events or status. status="enabled" resumes deliveries."""
         path = path_of("webhook_endpoints", endpoint_id)
         return self._post(path, params, WebhookEndpoint, idempotency_key, timeout)
 
@@ -211,7 +211,7 @@ class WebhookEndpoints(_Resource):
         timeout: float | None = None,
         **params: Unpack[RedeliverFailedParams],
     ) -> Redelivery:
-        """Delivers again: what has failed since a time, or every event of a range of sequences."""
+        """Redelivers events: those that failed since a time, or all in a range of sequences."""
         path = path_of("webhook_endpoints", endpoint_id, "/redeliver")
         return self._post(path, params, Redelivery, idempotency_key, timeout)
 
@@ -222,7 +222,7 @@ class WebhookEndpoints(_Resource):
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> WebhookEndpoint:
-        """Has a challenge sent to an unverified endpoint: if it is answered, events follow."""
+        """Sends a challenge to an unverified endpoint. A correct response enables its events."""
         path = path_of("webhook_endpoints", endpoint_id, "/verify")
         return self._post(path, {}, WebhookEndpoint, idempotency_key, timeout)
 
@@ -233,7 +233,7 @@ class WebhookEndpoints(_Resource):
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> WebhookTest:
-        """Has one test message sent to a verified endpoint, and returns what came of it."""
+        """Sends a test message to a verified endpoint and returns the outcome."""
         path = path_of("webhook_endpoints", endpoint_id, "/test")
         return self._post(path, {}, WebhookTest, idempotency_key, timeout)
 
@@ -245,7 +245,7 @@ class WebhookEndpoints(_Resource):
         timeout: float | None = None,
         **params: Unpack[RotateWebhookEndpointSecretParams],
     ) -> WebhookEndpointWithSecret:
-        """Replaces the secret; the answer alone shows it. Both sign for overlap_hours."""
+        """Replaces the secret. Only this response contains it. Both sign for overlap_hours."""
         path = path_of("webhook_endpoints", endpoint_id, "/rotate_secret")
         return self._post(path, params, WebhookEndpointWithSecret, idempotency_key, timeout)
 
@@ -256,7 +256,7 @@ class WebhookEndpoints(_Resource):
         idempotency_key: str | None = None,
         timeout: float | None = None,
     ) -> WebhookEndpoint:
-        """Ends the overlap of a rotation: only the newest secret signs from now on."""
+        """Ends the overlap of a rotation: from now on only the newest secret signs."""
         path = path_of("webhook_endpoints", endpoint_id, "/revoke_old_secret")
         return self._post(path, {}, WebhookEndpoint, idempotency_key, timeout)
 
@@ -273,7 +273,7 @@ class WebhookEndpoints(_Resource):
 
 
 class Balances(_Resource):
-    """What the account has, by currency."""
+    """The account's balances, by currency."""
 
     def list(self, *, timeout: float | None = None) -> Page[Balance]:
         """Lists the balances."""
@@ -281,7 +281,7 @@ class Balances(_Resource):
 
 
 class Limits(_Resource):
-    """What the account may send at most, and what of it is used."""
+    """The account's limits and how much of each is used."""
 
     def list(self, *, timeout: float | None = None) -> Page[Limit]:
         """Lists the limits."""
@@ -289,7 +289,7 @@ class Limits(_Resource):
 
 
 class BalanceTransactions(_Resource):
-    """Every movement of a balance."""
+    """All movements of the balances."""
 
     def list(
         self, *, timeout: float | None = None, **params: Unpack[ListBalanceTransactionsParams]
@@ -300,7 +300,7 @@ class BalanceTransactions(_Resource):
 
 
 class Corridors(_Resource):
-    """Which currencies can be paid, with fees and limits."""
+    """The currency pairs that can be paid, with fees and limits."""
 
     def list(
         self, *, timeout: float | None = None, **params: Unpack[ListCorridorsParams]
@@ -310,7 +310,7 @@ class Corridors(_Resource):
 
 
 class Rates(_Resource):
-    """What corridors would be priced at now; a quote holds a rate for 30 seconds."""
+    """The current rates of corridors. A quote holds a rate for 30 seconds."""
 
     def list(
         self, *, timeout: float | None = None, **params: Unpack[ListRatesParams]
@@ -321,7 +321,7 @@ class Rates(_Resource):
     def history(
         self, *, timeout: float | None = None, **params: Unpack[ListPastRatesParams]
     ) -> Page[PastRate]:
-        """Lists the mid rates of two currencies by publication, newest first."""
+        """Lists the published mid rates of two currencies, newest first."""
         return Page(self._transport, "/v1/rates/history", params, PastRate, timeout)
 
 
@@ -339,14 +339,14 @@ class WebhookKeys(_Resource):
     def list(self, *, timeout: float | None = None) -> Sequence[str]:
         """Lists the keys, ``whpk_…``.
 
-        Keep them for five minutes; a new key is published for longer before it signs.
+        Cache them for five minutes: a new key is published for longer than that before it signs.
         """
         path = "/.well-known/corridor-webhook-keys"
         return [key.whpk for key in self._get(path, _WebhookKeySet, timeout).keys]
 
 
 class Requirements(_Resource):
-    """Which details a country requires of a beneficiary."""
+    """The beneficiary details that a country requires."""
 
     def retrieve(
         self, *, timeout: float | None = None, **params: Unpack[ReadBeneficiaryRequirementsParams]
@@ -370,12 +370,12 @@ class AccountOfKey(_Resource):
         timeout: float | None = None,
         **params: Unpack[ChangeAccountParams],
     ) -> Account:
-        """Sets the API version of requests that name none, and of new webhook endpoints."""
+        """Sets the default API version of requests and new webhook endpoints."""
         return self._post("/v1/account", params, Account, idempotency_key, timeout)
 
 
 class TestAccounts(_Resource):
-    """What only test accounts can do."""
+    """Functions that are only available to test accounts."""
 
     def fund(
         self,

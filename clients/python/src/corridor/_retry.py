@@ -1,6 +1,6 @@
-"""When a request is sent again, and after how long.
+"""The retry policy.
 
-A write keeps its idempotency key, so the service executes it once however often it is sent.
+A write keeps its idempotency key over its retries, so that the service executes it only once.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
-#: Four more attempts outlast a restart of the service: 7.5 seconds of pauses on average.
+#: Four retries, with 7.5 seconds of pauses on average, outlast a restart of the service.
 DEFAULT_MAX_RETRIES = 4
 
-#: The first pause: the service's own Retry-After for a request in progress is 1 second.
+#: The first pause. For comparison, the service's Retry-After for a request in progress is 1 second.
 FIRST_PAUSE_SECONDS = 0.5
 
-#: Longer pauses would only keep the caller waiting, as an outage is over at any moment.
+#: Maximum pause: an outage can end at any moment, so a longer pause would only delay the caller.
 LONGEST_PAUSE_SECONDS = 8.0
 
-#: A caller that is told to wait for longer decides about that itself.
+#: Maximum Retry-After that is obeyed. Beyond it, the caller should decide whether to wait.
 LONGEST_RETRY_AFTER_SECONDS = 60.0
 
-#: Answers after which the errors page says that the same request may be sent with the same key.
+#: Codes for which the documentation of errors allows repeating the request with the same key.
 REPEATABLE_CODES = frozenset(
     {
         "request_timeout",
@@ -33,13 +33,13 @@ REPEATABLE_CODES = frozenset(
     }
 )
 
-#: Answers of what is between: the service itself always names a code.
+#: Statuses from intermediaries such as proxies: the service itself always returns a code.
 REPEATABLE_STATUSES = frozenset({429, 502, 503, 504})
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one attempt; no status where no answer came."""
+    """The outcome of one attempt. Without a response there is no status."""
 
     status: int | None = None
     code: str | None = None
@@ -49,10 +49,10 @@ class Attempt:
 def pause_before_retry(
     attempt: Attempt, *, retries: int, random: float, now: datetime
 ) -> float | None:
-    """The seconds before the next attempt, or None if there is to be none.
+    """Returns the seconds before the next attempt, or None if the request should not be retried.
 
-    ``retries`` is how many there were already; ``random`` is in [0, 1) and spreads callers that
-    failed together.
+    ``retries`` is the number of retries so far. ``random`` is a number in [0, 1), the jitter for
+    callers that failed at the same time.
     """
     asked = _retry_after_seconds(attempt.retry_after, now)
     if not is_repeatable(attempt, asked) or (asked or 0) > LONGEST_RETRY_AFTER_SECONDS:
@@ -62,19 +62,19 @@ def pause_before_retry(
 
 
 def is_repeatable(attempt: Attempt, asked: float | None = None) -> bool:
-    """Whether the same request may have another outcome later."""
+    """Returns whether the same request may have a different outcome later."""
     if attempt.status is None:
         return True
     if attempt.code is None:
         return attempt.status in REPEATABLE_STATUSES
-    # A payout that was refused for want of a rate stays refused; the API then names no time.
+    # A payout refused for lack of a rate stays refused. In that case the API sends no Retry-After.
     if attempt.code == "rate_unavailable":
         return asked is not None
     return attempt.code in REPEATABLE_CODES
 
 
 def _retry_after_seconds(header: str | None, now: datetime) -> float | None:
-    """Retry-After (RFC 9110, section 10.2.3) is a number of seconds or a date."""
+    """Parses Retry-After (RFC 9110, section 10.2.3): a number of seconds or a date."""
     if header is None:
         return None
     if header.isascii() and header.isdigit():
@@ -83,6 +83,6 @@ def _retry_after_seconds(header: str | None, now: datetime) -> float | None:
         at = parsedate_to_datetime(header)
     except ValueError:
         return None
-    # A date without a zone is UTC there.
+    # In Retry-After, a date without a time zone is in UTC.
     aware = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
     return max(0.0, (aware - now).total_seconds())

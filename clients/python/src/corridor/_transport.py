@@ -1,4 +1,4 @@
-"""Sends requests, and sends them again while that can help."""
+"""Sends requests and retries them while that can help."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ._query import query_of
 from ._retry import DEFAULT_MAX_RETRIES, Attempt, pause_before_retry
 from .models import Problem
 
-#: Told to the service with every request; a test compares it with pyproject.toml.
+#: Sent with every request. A test compares it with pyproject.toml.
 CLIENT_VERSION = "0.1.0"
 
-#: The API version that the models describe, and that the client asks for with every request.
+#: The API version that the models describe and that the client requests.
 DESCRIBED_VERSION = "2026-11-15"
 
-#: The service answers within 13 seconds, except where it was asked to wait.
+#: The service responds within 13 seconds, unless the request asks it to wait.
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 Answer = TypeVar("Answer", bound=Model)
@@ -33,14 +33,14 @@ Answer = TypeVar("Answer", bound=Model)
 
 @dataclass(frozen=True)
 class Request:
-    """One call of the API; the bytes are whole, so that every attempt sends the same."""
+    """A call of the API. The body is complete, so that every attempt sends the same bytes."""
 
     method: str
     path: str
     query: Mapping[str, object] = field(default_factory=dict)
     content: bytes | None = None
     content_type: str = "application/json"
-    #: Of a write; a read has none.
+    #: Set for writes only.
     idempotency_key: str | None = None
     prefer: str | None = None
 
@@ -53,7 +53,7 @@ class _Failure:
 
 
 class Transport:
-    """The connections of one client. It may be used by several threads."""
+    """The connections of one client. It is thread-safe."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Transport:
         }
 
     def close(self) -> None:
-        """Closes the connections, unless the caller brought them."""
+        """Closes the connections, unless the caller has passed its own HTTP client."""
         if self._owns_client:
             self._client.close()
 
@@ -90,10 +90,10 @@ class Transport:
         timeout: float | None = None,
         max_retries: int | None = None,
     ) -> Answer:
-        """Sends a request until it is answered or a retry cannot help; returns the answer."""
+        """Sends a request, retries it while that can help and returns the response."""
         most = self._max_retries if max_retries is None else max_retries
         seconds = self._timeout if timeout is None else timeout
-        # What cannot be sent at all, such as a key with a line break, is an error here and now.
+        # A request that cannot be sent at all, such as with a line break in the key, fails here.
         prepared = self._client.build_request(
             request.method,
             self._api_url + request.path + query_of(request.query),
@@ -102,7 +102,7 @@ class Transport:
             timeout=seconds,
         )
         retries = 0
-        # The limit is the caller's max_retries, or the default, which says why it is that number.
+        # Bounded by the caller's max_retries or DEFAULT_MAX_RETRIES.
         while True:
             outcome = self._attempt(prepared, model)
             if not isinstance(outcome, _Failure):
@@ -122,12 +122,12 @@ class Transport:
         self, prepared: httpx.Request, model: type[Answer]
     ) -> Answer | _Failure:
         try:
-            # The body of a write must not go where a redirect points.
+            # The body of a write must not be sent to the target of a redirect.
             response = self._client.send(prepared, follow_redirects=False)
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol):
             raise
         except (httpx.TransportError, httpx.DecodingError) as cause:
-            # No answer or a part of one: whether the request arrived is unknown.
+            # No response or an incomplete one: whether the request arrived is unknown.
             return _Failure(Attempt(), cause=cause)
         if response.is_success:
             return _decoded(response.content, model)
@@ -150,17 +150,17 @@ class Transport:
 
 
 def _decoded(content: bytes, model: type[Answer]) -> Answer | _Failure:
-    """The answer, or a failure for what something between answers: the API may not have seen it."""
+    """Returns the response, or a failure if it is not the API's but, for example, a proxy's."""
     try:
-        # A number with a point is a rate or a fee of an older API version: never a float.
+        # Numbers with a decimal point are rates or fees of older API versions: never floats.
         return model.model_validate(json.loads(content, parse_float=str))
     except ValueError as cause:
-        # Bytes that are not UTF-8, a text that is not JSON, or JSON that is not of the API.
+        # Not UTF-8, not JSON, or not the API's JSON.
         return _Failure(Attempt(), cause=cause)
 
 
 def _problem_of(content: bytes) -> Problem | None:
-    """Problem details, or None for what a proxy between answers."""
+    """Returns problem details, or None for a response of a proxy."""
     try:
         return Problem.model_validate_json(content)
     except ValidationError:
@@ -175,7 +175,7 @@ def _error_of(failure: _Failure, request: Request, attempts: int) -> Exception:
     if status is not None:
         said = f"Something other than the API answered {status}."
         return CorridorConnectionError(said, key, attempts, status)
-    # What cannot be read may have the whole body in its text; the cause itself has all of it.
+    # Only the type of a decoding error, whose message may contain the whole body. The cause has it.
     is_foreign = isinstance(failure.cause, ValueError)
     reason = type(failure.cause).__name__ if is_foreign else repr(failure.cause)
     said = f"The API did not answer: {reason}."

@@ -1,4 +1,4 @@
-"""Waits until something is final."""
+"""Waits until a payout or batch is final."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ._errors import CorridorConnectionError, CorridorProblem, CorridorWaitTimeo
 from ._retry import Attempt, is_repeatable
 from .models import Batch, Payout
 
-#: Most payouts settle within seconds or within days.
+#: A minute, because most payouts settle within seconds or within days.
 DEFAULT_WAIT_SECONDS = 60.0
 
-#: Soon after the first look, since most are final within a second.
+#: Pause after the first read: short, because most payouts are final within a second.
 FIRST_PAUSE_SECONDS = 0.25
 
-#: A read every five seconds is far below the rate limit of an account, also for many waits.
+#: Maximum pause: a read every five seconds is far below the account's rate limit.
 LONGEST_PAUSE_SECONDS = 5.0
 
-#: The wait itself reads again, and only until its deadline.
+#: Reads are not retried, because the wait itself repeats them until its deadline.
 READ_RETRIES = 0
 
 Read = TypeVar("Read", Payout, Batch)
@@ -33,14 +33,14 @@ def until_final(
     started: float,
     wait_timeout: float,
 ) -> Read:
-    """Reads an object until it is final; ``started`` is of time.monotonic().
+    """Reads an object until it is final. ``started`` is a value of time.monotonic().
 
-    A read that fails says nothing about the object, so the wait goes on; and whatever ends it, the
-    caller gets the object, which may have been sent just before.
+    Continues after a failed read, which says nothing about the object. The error that ends a wait
+    contains the object, because the caller may just have created it.
     """
     last, pause = first, FIRST_PAUSE_SECONDS
     failure: Exception | None = None
-    # The deadline is the limit of the loop.
+    # Bounded by the deadline.
     while not is_final(last):
         left = started + wait_timeout - time.monotonic()
         if left <= 0:
@@ -51,7 +51,7 @@ def until_final(
         except CorridorConnectionError as error:
             failure = error
         except CorridorProblem as problem:
-            # Such as for a key that was revoked: to read on would only keep the caller waiting.
+            # Reading again may be pointless, for example after the API key was revoked.
             if not is_repeatable(Attempt(status=problem.status, code=problem.code)):
                 waited = time.monotonic() - started
                 raise CorridorWaitTimeoutError(last, waited, problem) from problem

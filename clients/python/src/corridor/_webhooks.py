@@ -1,4 +1,4 @@
-"""Verifies webhooks by Standard Webhooks 1.0."""
+"""Verifies webhooks according to Standard Webhooks 1.0."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 from ._errors import WebhookVerificationError
 from ._event_models import WebhookMessage
 
-#: One or two of each kind are sent; more would be a header that is made to burn time.
+#: One or two of each kind are sent. A header with more only wants to waste CPU time.
 MOST_SIGNATURES = 10
 
-#: The type of a webhook that has several events.
+#: The type of a webhook that contains several events.
 BATCH = "event.batch"
 
-#: Standard Webhooks: a captured webhook is worthless after five minutes, and clocks differ.
+#: As in Standard Webhooks: allows for clock differences and limits replays to five minutes.
 TOLERANCE_SECONDS = 5 * 60
 
 
@@ -30,14 +30,14 @@ def verify_webhook(
 ) -> WebhookMessage:
     """Verifies a webhook and returns its event.
 
-    An endpoint with ``batching`` gets several in one webhook, for which this raises a ValueError:
-    use verify_webhook_events.
+    An endpoint with ``batching`` receives several events per webhook, for which this raises a
+    ValueError: use verify_webhook_events.
 
-    ``raw_body`` is exactly what was received, before any parsing; ``secrets`` is the endpoint's
-    ``whsec_…``, or a public key of the service, ``whpk_…``; or several, while one replaces another;
-    None, of an endpoint that is not new, is a ValueError.
-    Public keys need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
-    WebhookVerificationError when none of them verifies a signature of the last five minutes.
+    ``raw_body`` is the body exactly as received, before any parsing. ``secrets`` is the endpoint's
+    secret, ``whsec_…``, or a public key of the service, ``whpk_…``, or several of them during a
+    rotation. None, which the API returns except for new endpoints, is a ValueError. Public keys
+    need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
+    WebhookVerificationError if none of them verifies a signature of the last five minutes.
     """
     message = _verified(raw_body, headers, secrets)
     if message["type"] == BATCH:
@@ -48,10 +48,11 @@ def verify_webhook(
 def verify_webhook_events(
     raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
 ) -> list[WebhookMessage]:
-    """Verifies a webhook as verify_webhook does and returns its events by their sequence.
+    """Verifies a webhook like verify_webhook and returns its events ordered by sequence.
 
-    They are up to 100 where the endpoint has ``batching``, or one. Any of them may come again, in
-    this or in another batch: ignore those whose ``id`` you have processed.
+    There are up to 100 if the endpoint has ``batching``, otherwise one. Delivery is at least once,
+    so an event may be repeated in this or another batch: ignore events whose ``id`` you have
+    already processed.
     """
     message = _verified(raw_body, headers, secrets)
     events = message["data"] if message["type"] == BATCH else [message]
@@ -77,21 +78,21 @@ def _verified(
         version = "v1a" if is_public else "v1"
         is_signed = _verifier_of(secret) if is_public else _authenticator_of(secret)
         if any(is_signed(signed, sent) for name, _, sent in pairs if name == version):
-            # A rate of an older API version is a number: never a float.
+            # In older API versions rates are numbers, which must never become floats.
             message: dict[str, Any] = json.loads(body, parse_float=str)
             return message
     raise WebhookVerificationError("No signature of the webhook is valid.")
 
 
 def challenge_of(event: WebhookMessage, endpoint_id: str | Sequence[str]) -> str | None:
-    """What to answer to a webhook that verifies your endpoint.
+    """Returns the challenge of a webhook that verifies your endpoint, None for any other webhook.
 
-    A 2xx response has this alone as its body; None for every other webhook. ``event`` is what
-    verify_webhook has returned: a challenge that anybody else has sent is not answered.
+    Respond with a 2xx status and only the challenge as the body. ``event`` is the result of
+    verify_webhook, so that you never answer a challenge from anyone else.
 
-    ``endpoint_id`` is the id of the endpoint that this receiver is for, or a list of several. The
-    challenge of any other is None: the public keys sign for all accounts, so a stranger may have
-    added your URL as an endpoint of his own.
+    ``endpoint_id`` is the ID of your endpoint, or a list of several. For any other endpoint the
+    result is None: the public keys sign for all accounts, so a stranger may have registered your
+    URL as their own endpoint.
     """
     if event.type != "webhook_endpoint.challenge":
         return None
@@ -119,7 +120,7 @@ def _authenticator_of(secret: str) -> Callable[[bytes, str], bool]:
 
 
 def _verifier_of(public_key: str) -> Callable[[bytes, str], bool]:
-    # Only who verifies by public keys needs the package.
+    # Imported here because only verification with public keys needs the package.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -144,7 +145,7 @@ def _key_of(secret: str) -> bytes:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except binascii.Error as error:
         raise ValueError("A webhook secret looks like whsec_….") from error
-    # An empty key would verify whatever anybody signs with it.
+    # With an empty key, anyone could forge a signature.
     if key == b"":
         raise ValueError("A webhook secret is empty: it looks like whsec_….")
     return key
