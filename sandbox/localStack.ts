@@ -341,8 +341,8 @@ async function choosePorts(wished: StackPorts, config: StackConfig): Promise<Sta
 const developer = 'developer';
 
 /**
- * Migrates the database, then sets up the rate source, the processes' logins and the account that the
- * documentation's curl examples use.
+ * Migrates the database, then sets up the rate source, the processes' logins and the account for the curl
+ * examples.
  */
 async function prepareDatabase(url: string, directory: string, config: StackConfig) {
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });

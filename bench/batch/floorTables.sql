@@ -1,6 +1,6 @@
--- What a service of this kind has to write for a payout, without checks, triggers and searches: the
--- request and its three moves, five transfers in two entries, two events, what the bank has said, and
--- a delivery.
+-- The minimum that such a service has to write for a payout, without constraints, triggers and search
+-- indexes: the request and its three status changes, five transfers in two entries, two events, the bank's
+-- report, and a delivery.
 create table accounts (id text primary key, sequence bigint not null default 0, balance bigint not null);
 create table payouts (
   id text primary key, account_id text not null, batch_index int not null unique, status text not null,

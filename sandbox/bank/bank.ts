@@ -83,7 +83,7 @@ export function createBank(options: BankOptions) {
       await journal.durable();
       return answers;
     },
-    /** Refuses the key for ever, even one never seen. Too late if the key already has a transfer. */
+    /** Refuses the key for ever, even one never seen. Too late if an order with it has been decided. */
     voidKey: async (key: string): Promise<VoidAnswer> => {
       const known = recall(key);
       if (known === undefined) record({ type: 'voided', key });

@@ -6,7 +6,7 @@ export type Step = { readonly afterMs: number } & (
   | { readonly type: 'returned' | 'rejected'; readonly code: string }
 );
 
-/** What the bank does with a transfer, decided by its remittance text alone. */
+/** How the bank processes a transfer, determined only by the remittance text. */
 export type Plan =
   | { readonly entry: 'rejected'; readonly code: string; readonly reason: string }
   /** Nothing is recorded and no answer is sent. */

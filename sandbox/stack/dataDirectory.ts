@@ -18,7 +18,7 @@ import { isStillRunning, startTimeOf } from './processIdentity.js';
 /** Timeout for stopping a left-over part, the same as in `startProcess`. */
 const endTimeoutMs = 10_000;
 
-/** Timeout after SIGKILL: it takes moments unless the disk or a driver hangs. */
+/** Timeout for an exit after SIGKILL, exceeded only if the disk or a driver hangs. */
 const killTimeoutMs = 5_000;
 
 /** Maximum attempts to take the lock while other processes take or release it; a few are enough. */

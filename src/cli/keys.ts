@@ -30,7 +30,7 @@ import {
 /** Maximum number of active keys with the same name: the outgoing one and its replacement. */
 const activeKeysOfName = 2;
 
-/** 30 days: anyone who needs longer has not started to switch. */
+/** Maximum overlap of a rolled key, 30 days: anyone who needs longer has not started to switch. */
 const longestOverlapHours = 720;
 
 /** Creates a key and shows it once. */
