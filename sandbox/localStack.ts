@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { appendFileSync, mkdirSync, rmSync } from 'node:fs';
 import { chown, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -409,6 +410,6 @@ function emptyDirectory(directory: string): void {
 }
 
 /** The cache folder for Temporal's binaries, shared by all clones of the repository. */
-function cacheDirectory(config: Pick<StackConfig, 'XDG_CACHE_HOME' | 'HOME'>): string {
-  return join(config.XDG_CACHE_HOME ?? join(config.HOME ?? '../src/cli', '.cache'), 'corridor');
+function cacheDirectory({ XDG_CACHE_HOME: cache }: StackConfig): string {
+  return join(cache ?? join(homedir(), '.cache'), 'corridor');
 }

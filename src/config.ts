@@ -307,7 +307,6 @@ const stackSchema = z.object({
   TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
   TEMPORAL_CLI_PATH: z.string().optional(),
   XDG_CACHE_HOME: z.string().optional(),
-  HOME: z.string().optional(),
   PATH: z.string().default(''),
   RATE_SOURCE: rateSource.default('reference'),
   ...rateTable,
