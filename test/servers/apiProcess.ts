@@ -4,20 +4,20 @@ import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process
 import { masterKey } from '../fixtures/keyring.js';
 import { temporalAddress } from './temporalAddress.js';
 
-/** The API as it is delivered: a process of its own. */
+/** The API as it is delivered, in a separate process. */
 export type ApiProcess = {
   readonly url: string;
   readonly metricsUrl: string;
   readonly part: Part;
-  /** Every line that it has logged. */
+  /** Every line that the process has logged. */
   readonly lines: readonly string[];
-  /** Asks it to end, as a deploy does, without waiting. */
+  /** Sends SIGTERM, as a deployment does, without waiting for the process to exit. */
   readonly terminate: () => void;
-  /** What it holds in memory now, in bytes (Linux). */
+  /** Resident memory of the process in bytes (Linux only). */
   readonly memoryBytes: () => number;
 };
 
-/** Starts the API on a database that is there. No bank answers at its address. */
+/** Starts the API on an existing database. No bank is reachable. */
 export async function startApiProcess(
   databaseUrl: string,
   env: Readonly<Record<string, string>> = {},

@@ -11,12 +11,12 @@ export type TestBank = {
   readonly callbackSecret: string;
   readonly part: Part;
   readonly journalFile: string;
-  /** The journal: what was really sent. */
+  /** The bank's journal: the transfers that it has really made. */
   readonly journal: () => Promise<readonly JournalLine[]>;
   readonly stop: () => Promise<void>;
 };
 
-/** The sandbox bank as a process of its own, compiled as it is delivered; `past` is its journal. */
+/** Starts the compiled sandbox bank in a separate process. `past` is the initial content of its journal. */
 export async function startTestBank(callbackUrl: string, past = ''): Promise<TestBank> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-test-bank-'));
   const journalFile = join(directory, 'journal.jsonl');

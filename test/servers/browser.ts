@@ -8,23 +8,23 @@ import {
 
 export type Visit = {
   readonly page: Page;
-  /** What the page complained of: errors, warnings, refused loads, policy violations. */
+  /** Problems that the page reported: errors, warnings, refused loads, policy violations. */
   readonly complaints: readonly string[];
-  /** Every URL that was asked for. */
+  /** Every URL that the page requested. */
   readonly requested: readonly string[];
 };
 
-/** A real Chromium, brought by a package, so that no machine needs to have one. */
+/** Starts a real Chromium, which comes from a package so that the machine needs none installed. */
 export async function startBrowser(): Promise<Browser> {
   return launcher.launch({
     executablePath: await chromium.executablePath(),
-    // The package's own flags switch off what is tested here, such as the web's security.
+    // The package's default flags disable things under test here, such as web security.
     args: ['--headless=shell', '--no-sandbox', '--no-zygote', '--disable-gpu'],
     timeout: 30_000,
   });
 }
 
-/** Opens a page and keeps what went wrong in it and what it asked for. */
+/** Opens a page and records its errors and its requests. */
 export async function visit(
   browser: Browser,
   url: string,

@@ -6,7 +6,9 @@ import { type Database, exactlyOne } from '../../src/db/client.js';
 
 const run = promisify(execFile);
 
-/** Copies a cluster while it serves. The copy needs the log from then on, and has none of it. */
+/**
+ * Copies a cluster while it is running. The copy has no WAL: it needs all WAL from its start onwards.
+ */
 export async function copyCluster(database: Database, cluster: string, copy: string) {
   const connection = await database.reserve();
   await connection`select pg_backup_start('a test', fast => true)`;
@@ -19,14 +21,14 @@ export async function copyCluster(database: Database, cluster: string, copy: str
     await rm(join(copy, file), { recursive: true, force: true });
 }
 
-/** A file that is removed while others are copied is no part of the copy: the server makes it anew. */
+/** Accepts only files that vanished during the copy. They need not be in it: recovery recreates them. */
 function refuseOther(error: unknown): void {
   const stderr = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
   const isGone = (line: string) => line.endsWith('No such file or directory');
   if (stderr === '' || !stderr.split('\n').every(isGone)) throw error;
 }
 
-/** Root has made some of its files; the server runs as another user, who owns the rest. */
+/** Root created some of the files, but the server runs as the user who owns the rest. */
 export async function giveToOwner(cluster: string): Promise<void> {
   await run('chown', ['-R', '--reference', join(cluster, 'PG_VERSION'), cluster]);
 }

@@ -7,18 +7,19 @@ import type { PartName, Processes } from './processes.js';
 const run = promisify(execFile);
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-/** The services of docker-compose.yml that are parts here; what else there is comes and goes with them. */
+/** The services of docker-compose.yml that are parts here. The other services start and stop with them. */
 const parts: readonly PartName[] = [
   ...(['postgres', 'temporal', 'sandbox-bank'] as const),
   ...(['api', 'worker', 'batch-worker'] as const),
 ];
 
 /**
- * What `docker compose` does to the containers of docker-compose.yml, done to the processes of a test. A
- * service whose settings have changed is made anew, as with Compose.
+ * Does to the processes of a test what `docker compose` does to the containers of docker-compose.yml.
+ * Like Compose, it recreates a service whose settings have changed.
  *
- * @param env what the processes have beside their own settings, which the caller's RATE_… become
- * @param psql answers statements
+ * @param env the processes' environment besides their own settings; updated with the caller's RATE_…
+ * variables
+ * @param psql runs a statement and returns what psql prints
  */
 export function composeOf(
   processes: Processes,
@@ -57,7 +58,7 @@ export function composeOf(
         return (await run('df', ['-h', processes.directory])).stdout;
       }
       case 'run': {
-        // After `--rm migrate` what the owner of the database runs.
+        // The arguments after `--rm migrate` are the command that runs as the database's owner.
         const [, , program = '', ...args] = rest;
         const own = { ...process.env, DATABASE_URL: processes.ownerUrl };
         return (await run(program, args, { cwd: root, env: own })).stdout;

@@ -13,20 +13,20 @@ import { onServer } from './onServer.js';
 
 export type TestDatabase = {
   readonly url: string;
-  /** As the owner, who may do everything: for what a test prepares and looks at. */
+  /** Connected as the owner, who may do everything, for a test's preparations and checks. */
   readonly database: Database;
-  /** As the API and as a worker: what is tested may do what it may do in production. */
+  /** Connected as the API and as a worker: code under test has the same privileges as in production. */
   readonly api: Database;
   readonly worker: Database;
   readonly urls: DatabaseUrls;
-  /** Leaves the database to others, under this name. */
+  /** Renames the database and leaves it for other test files to use. */
   readonly handOver: (to: string) => Promise<void>;
   readonly drop: () => Promise<void>;
 };
 
 /**
- * A database of its own with the newest schema and, unless told otherwise, current rates; or a
- * copy of another one that has both.
+ * Creates a separate database with the newest schema and, by default, current rates, or a copy of
+ * another database that already has both.
  */
 export async function createTestDatabase({
   hasRates = true,
@@ -34,7 +34,7 @@ export async function createTestDatabase({
 } = {}): Promise<TestDatabase> {
   const server = inject('postgresUrl');
   const name = `test_${randomBytes(6).toString('hex')}`;
-  // A large one would take ten times as long block by block through the log.
+  // `wal_log` copies block by block through the WAL, which takes ten times as long for a large database.
   const strategy = copyOf === inject('postgresTemplate') ? 'wal_log' : 'file_copy';
   await onServer(server, async (admin) => {
     await admin.unsafe('set statement_timeout = 0; set transaction_timeout = 0');
@@ -65,7 +65,7 @@ export async function createTestDatabase({
     worker,
     urls,
     handOver: async (to) => {
-      // What they may do here goes with a database that is dropped, and only with that.
+      // Dropping the database also drops the roles' privileges in it; a renamed database keeps them.
       await database.unsafe(`drop owned by ${roles}`);
       await end(`alter database ${name} rename to ${to}`);
     },
@@ -73,9 +73,9 @@ export async function createTestDatabase({
   };
 }
 
-/** Current rates, as of this process's time. */
+/** Stores current rates, as of this process's clock. */
 export async function storeReferenceRates(database: Database): Promise<void> {
-  // As if they were of a real provider: some tests have live accounts.
+  // Stored as if from a real provider, because some tests have live accounts.
   const provider = { ...referenceSource, isForTests: false };
   await storeRates(database, provider, await referenceSource.fetch());
 }
@@ -90,12 +90,12 @@ const operators = new Map<string, { readonly role: OperatorRole; readonly key: s
   ['vera', { role: 'view', key: createKey('cop_') }],
 ]);
 
-/** The key of one of them, or one that is nobody's. */
+/** The key of one of these operators, or an unknown key if there is no operator of that name. */
 export function operatorKeyOf(name: string): string {
   return operators.get(name)?.key ?? createKey('cop_');
 }
 
-/** Adds an operator without a line in the audit; a copied database has them already. */
+/** Adds an operator without writing to the audit log. A copied database already has the operators. */
 async function addOperator(
   database: Database,
   name: string,
@@ -110,7 +110,7 @@ async function addOperator(
 
 export type TestAccount = { readonly account: Account; readonly apiKey: string };
 
-/** An account with a key and money: 10,000.00 USD and as much in EUR, unless told otherwise. */
+/** Creates an account with an API key and, by default, 10,000.00 USD and 10,000.00 EUR. */
 export async function createTestAccount(
   database: Database,
   options: {
@@ -140,14 +140,14 @@ export async function createTestAccount(
   return { account, apiKey };
 }
 
-/** Every currency whose postings do not sum to zero: none, if the ledger is right. */
+/** Returns every currency whose postings do not sum to zero: none, if the ledger is correct. */
 export async function unbalancedCurrencies(database: Database): Promise<readonly string[]> {
   const rows = await database<{ currency: string }[]>`
     select currency from ledger_postings group by currency having sum(amount_minor) <> 0`;
   return rows.map((row) => row.currency);
 }
 
-/** What no code can do: changes rows past the triggers that keep them as they are. */
+/** Changes rows with the triggers that protect them disabled, which no code of the service can do. */
 export async function withoutTriggers(
   database: Database,
   work: (sql: Sql) => Promise<unknown>,
@@ -158,7 +158,7 @@ export async function withoutTriggers(
   });
 }
 
-/** A transaction that writes or reads so many rows that no limit of time may end it. */
+/** Runs a transaction without timeouts, for tests that write or read very many rows. */
 export function withoutTimeouts<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   return transaction(database, async (sql) => {
     await sql`select set_config('statement_timeout', '0', true),

@@ -1,7 +1,7 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Where the finders of servers look; the same places as `corridor start`. */
+/** Options for locating server binaries: the same places that `corridor start` searches. */
 export function finderOptions(
   variable: 'TEMPORAL_CLI_PATH' | 'TEMPORAL_SERVER_PATH' | 'TEMPORAL_TEST_SERVER_PATH',
 ) {

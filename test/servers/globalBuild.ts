@@ -5,10 +5,10 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /**
- * Refuses to test an old build: the processes under test are those of `dist/`. The workflow
+ * Refuses to test an old build, because the processes under test run from `dist/`. The workflow
  * bundle is the last file that `npm run build` writes, so its time is the time of the build.
  *
- * @throws Error when there is no build, or a source is newer than it
+ * @throws Error when there is no build, or a source file is newer than the build
  */
 export async function setup(): Promise<void> {
   const builtMs = await modifiedMs(join(root, 'dist/src/workflows/bundle.js'));

@@ -6,12 +6,12 @@ import { oncePerRun, places } from './oncePerRun.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** Where the first test file that needs an installed client leaves it for the others. */
+    /** Where the first test file that needs an installed client puts it for the others. */
     clientsFolder: string;
   }
 }
 
-/** A folder for the installed clients, which not every run needs: see installedOnce.ts. */
+/** Creates a folder for the installed clients. They are installed on demand: see installedOnce.ts. */
 export async function setup(project: TestProject) {
   const { value: folder, end } = await oncePerRun(places.clients, async () => {
     const made = await mkdtemp(join(tmpdir(), 'corridor-test-clients-'));

@@ -11,17 +11,17 @@ import { forgetOnPowerCut, onServer } from './onServer.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** A server on which each test file makes a database of its own. */
+    /** The server on which each test file creates a separate database. */
     postgresUrl: string;
     /**
-     * A database with the newest schema and nothing in it, of which those are copies. One that
-     * test files share has a name that begins with this one's, and is dropped with it.
+     * An empty database with the newest schema, from which test files copy theirs. A database shared by
+     * test files has a name that begins with this one, and is dropped with it.
      */
     postgresTemplate: string;
   }
 }
 
-/** One PostgreSQL for a run: the configured one, or an embedded one of its own. */
+/** One PostgreSQL server per run: the configured one, or an embedded one. */
 export async function setup(project: TestProject) {
   const { value, end } = await oncePerRun(places.postgres, start);
   project.provide('postgresUrl', value.url);
@@ -60,7 +60,8 @@ async function findServer(): Promise<Server> {
     dataDir: directory,
     port: await freePort(),
     database: 'corridor',
-    // Nobody copies this server, so a table that is made and filled at once is not logged.
+    // With these settings PostgreSQL skips WAL for a table created and filled in one transaction.
+    // They rule out replicas and backups, which this server does not need.
     settings: ['wal_level=minimal', 'max_wal_senders=0'],
     onLog: () => undefined,
   });

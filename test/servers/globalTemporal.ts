@@ -10,12 +10,12 @@ import { oncePerRun, places, type Shared } from './oncePerRun.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** One for each test file that runs at a time, whose workers would else take another's tasks. */
+    /** One server per concurrent test file; otherwise workers would take the tasks of other files. */
     temporalAddresses: readonly string[];
   }
 }
 
-/** The Temporal servers of a run: the configured one, or dev servers of its own. */
+/** The Temporal servers of a run: the configured one, or newly started dev servers. */
 export async function setup(project: TestProject) {
   const configured = process.env['TEMPORAL_ADDRESS'];
   if (configured !== undefined && configured !== '') {
@@ -29,7 +29,7 @@ export async function setup(project: TestProject) {
 }
 
 async function startAll(count: number): Promise<Shared<readonly string[]>> {
-  // Found before the servers start: on a fresh machine each of them would build its own.
+  // Found before the servers start, because on a fresh machine each of them would build the binary.
   const binary = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
   const servers = await Promise.all(Array.from({ length: count }, () => start(binary)));
   return {

@@ -2,8 +2,8 @@ import { findTemporalCli, findTemporalServer } from '../../sandbox/stack/tempora
 import { finderOptions } from './finders.js';
 
 /**
- * Finds Temporal's production server before a test wants it: a build takes minutes where the CLI was
- * not built before, and both processors.
+ * Finds Temporal's production server before any test needs it. Building it takes minutes and both
+ * processors if the CLI has not been built before.
  */
 export async function setup(): Promise<void> {
   await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));

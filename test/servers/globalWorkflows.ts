@@ -6,19 +6,19 @@ import { oncePerRun, places } from './oncePerRun.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** Where the first test file that needs the workflows' bundle leaves it for the others. */
+    /** Where the first test file that needs the workflow bundle puts it for the others. */
     workflowsFolder: string;
   }
 }
 
-/** A folder for the bundle, which not every run needs and so none makes before it is wanted. */
+/** Creates a folder for the workflow bundle. The bundle is built on demand, as not every run needs it. */
 export async function setup(project: TestProject) {
   const { value: folder, end } = await oncePerRun(places.workflows, async () => {
     const made = await mkdtemp(join(tmpdir(), 'corridor-test-workflows-'));
     return { value: made, end: () => rm(made, { recursive: true, force: true }) };
   });
   project.provide('workflowsFolder', folder);
-  // Somebody who watches has changed a source.
+  // In watch mode a source file has changed, so the bundle is out of date.
   project.onTestsRerun(async () => {
     await rm(folder, { recursive: true, force: true });
     await mkdir(folder, { recursive: true });

@@ -3,14 +3,14 @@ import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inject } from 'vitest';
 
-/** To make a virtual environment from packages that are still to be downloaded takes a minute. */
+/** Time limit for an installation. A virtual environment whose packages must be downloaded takes a minute. */
 const patienceMs = 110_000;
 
 /**
- * A folder that is filled once a run: the first test file that asks for it does so, the others
- * wait until it is done.
+ * Returns a folder that is filled once per run: the first test file that calls fills it, and the
+ * others wait until it is complete.
  *
- * @throws Error when it cannot be filled, in every file that asks
+ * @throws Error when the folder cannot be filled, in every file that calls
  */
 export async function installedOnce(
   name: string,
@@ -24,7 +24,7 @@ export async function installedOnce(
       () => '',
       (error: unknown) => (error instanceof Error ? error.message : String(error)),
     );
-    // Renamed, so that nobody reads a half of it.
+    // Written under another name and renamed, so that readers never see a partial file.
     await writeFile(`${verdict}.new`, failure);
     await rename(`${verdict}.new`, verdict);
   }
@@ -33,7 +33,7 @@ export async function installedOnce(
   return folder;
 }
 
-/** Whether this call has made the folder: of all that ask at once it is one. */
+/** Whether this call created the folder. Of several concurrent callers, exactly one gets true. */
 async function isMade(folder: string): Promise<boolean> {
   return mkdir(folder).then(
     () => true,
@@ -61,7 +61,7 @@ async function whenReadable(folder: string, file: string): Promise<string> {
       () => end(() => reject(new Error(`${file} was not there after ${patienceMs} ms.`))),
       patienceMs,
     );
-    // It may have come before the watcher.
+    // The file may have been written before the watcher started.
     void look();
   });
 }

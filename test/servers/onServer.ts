@@ -1,6 +1,6 @@
 import { connectDatabase, type Database } from '../../src/db/client.js';
 
-/** Something done as the owner on a connection of its own. */
+/** Runs some work as the owner, on a separate connection. */
 export async function onServer(
   url: string,
   work: (admin: Database) => Promise<unknown>,
@@ -14,12 +14,12 @@ export async function onServer(
 }
 
 /**
- * Lets the kernel write when it likes, which is most of a commit's time. What is committed
- * survives the death of any process as before; a cluster of the tests outlives no power cut.
+ * Turns fsync off, because waiting for the disk is most of a commit's time. Commits still survive
+ * the death of any process; test clusters need not survive a power cut.
  */
 export async function forgetOnPowerCut(admin: Database): Promise<void> {
   await admin`alter system set fsync = off`;
-  // A fill of a million rows would have it write a checkpoint every few seconds.
+  // Otherwise filling a million rows would trigger a checkpoint every few seconds.
   await admin`alter system set max_wal_size = '8GB'`;
   await admin`select pg_reload_conf()`;
 }

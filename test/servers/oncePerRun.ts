@@ -1,18 +1,18 @@
-/** Something that every project of a run uses, and what ends it. */
+/** A resource that every project of a run shares, and the function that ends it. */
 export type Shared<T> = { readonly value: T; readonly end: () => Promise<void> };
 
-/** A place for one such thing, with the number of projects that use it. */
+/** Holds one shared resource and the number of projects that use it. */
 type Place<T> = { started: Promise<Shared<T>> | undefined; users: number };
 
 const empty = () => ({ started: undefined, users: 0 });
 
 type Places = {
   readonly postgres: Place<{ readonly url: string; readonly template: string }>;
-  /** The addresses. */
+  /** The servers' addresses. */
   readonly temporal: Place<readonly string[]>;
-  /** The folder of their bundle. */
+  /** The folder of the workflow bundle. */
   readonly workflows: Place<string>;
-  /** The folder of the clients as an integrator installs them. */
+  /** The folder of the clients, installed as an integrator installs them. */
   readonly clients: Place<string>;
 };
 
@@ -20,13 +20,13 @@ declare global {
   var corridorTests: Places | undefined;
 }
 
-/** Vitest loads a global setup anew for each project, in one process: only this is the same in all. */
+/** Vitest loads a global setup once per project, all in one process, so only `globalThis` is shared. */
 globalThis.corridorTests ??= {
   ...{ postgres: empty(), temporal: empty(), workflows: empty(), clients: empty() },
 };
 export const places: Places = globalThis.corridorTests;
 
-/** Starts it for the first project that asks; it ends when the last one that has asked is done. */
+/** Starts the resource for the first project that needs it, and ends it after the last one is done. */
 export async function oncePerRun<T>(
   place: Place<T>,
   start: () => Promise<Shared<T>>,

@@ -21,22 +21,22 @@ import { finderOptions } from './finders.js';
 
 const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 
-/** From the command that repairs something to where it shows: a sweep, and a machine that has much to do. */
+/** Time limit for a repair to show: it may take one sweep, and the machine may be busy. */
 const shownLimitMs = 60_000;
 
-/** Each look is a process that starts, or a page of every process. */
+/** Pause between two checks. Each check starts a process or reads every process's metrics page. */
 const lookAgainMs = 500;
 
 type Env = Readonly<Record<string, string>>;
 
-/** Answers for a program of the machine that a test has no use for: what it prints. */
+/** Stands in for a program that tests cannot use. Returns what the program would print. */
 export type Tool = (args: readonly string[], env: Env) => Promise<string>;
 
 export type Printed = { readonly code: number; readonly output: string };
 
-/** A terminal of an operator: `corridor` and `temporal` are the real ones, `tools` stand for others. */
+/** An operator's terminal: `corridor` and `temporal` are real, `tools` are stand-ins for other programs. */
 export type OperatorShell = {
-  /** Where the commands run. */
+  /** The working directory of the commands. */
   readonly directory: string;
   readonly run: (command: string, more?: Env) => Promise<Printed>;
   readonly close: () => Promise<void>;
@@ -48,7 +48,7 @@ const asked = z.object({
   env: z.record(z.string(), z.string()),
 });
 
-/** What stands for a program: it has the test answer. */
+/** The script that stands in for a program: it forwards the call to the test, which answers. */
 const stub = (tool: string, url: string) => `#!${process.execPath}
 const body = JSON.stringify({ tool: '${tool}', args: process.argv.slice(2), env: process.env });
 fetch('${url}', { method: 'POST', body }).then(async (answer) => {
@@ -105,20 +105,20 @@ async function runShell(command: string, cwd: string, env: NodeJS.ProcessEnv): P
   return { code: typeof code === 'number' ? code : -1, output: output + errors };
 }
 
-/** What stands for a word in capitals: a text, or what to look for in what was printed before. */
+/** Values for the placeholders in capitals: a text, or a pattern to find in the earlier output. */
 export type Words = Readonly<Record<string, string | RegExp>>;
 
-/** An entry of the runbooks that is followed, as a person does who reads it. */
+/** Follows an entry of the runbooks as a reader would. */
 export type Walk = {
-  /** Waits until all that the part shows is printed. */
+  /** Waits until everything that this part of the entry shows has been printed. */
   readonly seen: (part: 'Symptoms.' | 'It worked when') => Promise<void>;
-  /** Runs the next commands of the entry: all that are left, or those before one that contains `until`. */
+  /** Runs the entry's next commands: all that remain, or those before the first that contains `until`. */
   readonly follow: (until?: string) => Promise<void>;
-  /** Everything that was printed. */
+  /** Everything printed so far. */
   readonly printed: () => string;
 };
 
-/** It has found something, which is what it is asked for. */
+/** Commands that may exit with 1: it means that they found something, which is their purpose. */
 const findsSomething = /^corridor (doctor|reconcile)/;
 
 export function followRunbook(shell: OperatorShell, title: string, words: Words): Walk {
@@ -137,7 +137,7 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
       throw new Error(`${title}: ${command} ended with ${printed.code}:\n${printed.output}`);
     return printed;
   };
-  /** Reads the words of a command that nobody has said off what is on the screen. */
+  /** Finds the values of the command's unknown placeholders in the earlier output. */
   const learn = async (command: string): Promise<void> => {
     for (const [word, pattern] of Object.entries(words)) {
       if (known.has(word) || typeof pattern === 'string') continue;
@@ -191,7 +191,7 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
 
 const quoted = (value: string) => (/^[\w:./-]+$/.test(value) ? value : `'${value}'`);
 
-/** A text with what stands for its words in capitals. A word that is part of a longer one stays. */
+/** Replaces the known placeholders in a text. A placeholder within a longer word is left alone. */
 function filled(
   text: string,
   known: ReadonlyMap<string, string>,
@@ -204,7 +204,7 @@ function filled(
   );
 }
 
-/** What a line of a `console` block stands for: an ellipsis is anything, a space any white space. */
+/** Turns a line of a `console` block into a pattern: "…" matches anything, a space any white space. */
 function patternOf(line: string, known: ReadonlyMap<string, string>, words: Words): string {
   const escaped = filled(line, known, (value) => value)
     .trim()
@@ -221,7 +221,7 @@ function patternOf(line: string, known: ReadonlyMap<string, string>, words: Word
   return `^\\s*${pattern}\\s*$`;
 }
 
-/** The values of a metric on the pages, of the series that have all the labels. */
+/** A metric's values on the metrics pages, for the series that have all the labels. */
 function valuesOf(pages: string, { metric, labels }: Threshold): readonly number[] {
   const wanted = labels.split(',').flatMap((label) => label.trim() || []);
   return pages.split('\n').flatMap((line) => {
@@ -232,8 +232,8 @@ function valuesOf(pages: string, { metric, labels }: Threshold): readonly number
 }
 
 /**
- * Looks what the metrics of an entry's symptoms say now. The function that it returns waits until each
- * is above what the entry says, and not where it was.
+ * Reads the current values of the metrics in an entry's symptoms. The returned function waits until
+ * each metric has changed and is above the entry's threshold.
  */
 export async function watchSymptoms(
   title: string,

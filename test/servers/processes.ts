@@ -22,7 +22,7 @@ import { forgetOnPowerCut, onServer } from './onServer.js';
 import { freeServerPort, startTemporalServer } from './temporalServer.js';
 
 const names = ['postgres', 'temporal', 'sandbox-bank', 'api', 'worker', 'batch-worker'] as const;
-/** Those of a row need what is in the rows before it, and not each other. */
+/** The parts in start order: each row depends on the rows before it, but not on its own members. */
 const rows = [
   ['postgres', 'temporal', 'sandbox-bank'],
   ['api', 'worker', 'batch-worker'],
@@ -31,69 +31,69 @@ export type PartName = (typeof names)[number];
 
 const callbackSecret = 'a-callback-secret-of-the-tests';
 
-/** Of which several may run beside each other. */
+/** The parts of which several replicas may run. */
 export type ReplicaName = 'temporal' | 'api' | 'worker' | 'batch-worker';
 
-/** Corridor as the processes of `dist/`, each of which a test may end and start again. */
+/** Corridor as the processes of `dist/`. A test may stop and restart each of them. */
 export type Processes = {
   readonly apiUrl: string;
   /** Where PostgreSQL, Temporal and the bank keep their files. */
   readonly directory: string;
   readonly database: Database;
-  /** The database by the login of its owner. */
+  /** The database URL with the owner's login. */
   readonly ownerUrl: string;
-  /** What the bank signs its callbacks with. */
+  /** The secret that the bank signs its callbacks with. */
   readonly callbackSecret: string;
   readonly temporal: Client;
-  /** What the worker takes for the bank. */
+  /** The proxy that the worker uses as the bank's address. */
   readonly rail: RailProxy;
-  /** Every line that a process of ours has written. */
+  /** Every line that our own processes have logged. */
   readonly lines: readonly string[];
-  /** The environment of an operator who calls the command line. */
+  /** The environment for an operator's command line. */
   readonly operatorEnv: Readonly<Record<string, string>>;
-  /** Starts a part where it was before: same port, same data. One that runs is left alone. */
+  /** Starts a part on the same port and data as before. Does nothing if the part is running. */
   readonly start: (name: PartName) => Promise<void>;
   readonly startAll: () => Promise<void>;
   /**
-   * Starts one more process of a kind, of this build unless another release is given, an API on a
-   * port of its own; whoever asks for it ends it.
+   * Starts one more process of a kind, from this build unless another release is given. An API gets a
+   * separate port. The caller must stop the process.
    */
   readonly startReplica: (name: ReplicaName, release?: Release) => Promise<Part>;
-  /** The parts that run, each with its process: one that has ended by itself is missing. */
+  /** The process ID of each running part. A part that exited by itself is missing. */
   readonly pids: () => Readonly<Partial<Record<PartName, number>>>;
-  /** Sends a part's process a signal: SIGSTOP freezes it, SIGCONT lets it go on. */
+  /** Sends a signal to a part's process: SIGSTOP freezes it, SIGCONT resumes it. */
   readonly signal: (name: PartName, signal: 'SIGSTOP' | 'SIGCONT') => void;
-  /** Ends a part in order. */
+  /** Stops a part gracefully. */
   readonly stop: (name: PartName) => Promise<void>;
-  /** `kill -9`; resolves when the process is gone. */
+  /** Sends SIGKILL; resolves when the process is gone. */
   readonly crash: (name: PartName) => Promise<void>;
-  /** The keys of the transfers that the bank has really sent, in order. */
+  /** The keys of the transfers that the bank has really made, in order. */
   readonly transfers: () => Promise<readonly string[]>;
-  /** Ends everything and removes the data. */
+  /** Stops everything and removes the data. */
   readonly remove: () => Promise<void>;
 };
 
-/** What a release changes. */
+/** What a release changes compared with this build. */
 export type Release = {
-  /** Its build, in the place of `dist/`. */
+  /** The release's build folder, used instead of `dist/`. */
   readonly dist?: string;
   readonly env?: Readonly<Record<string, string>>;
 };
 
 export type ProcessesOptions = {
-  /** For the processes of ours, each as it is at its start. */
+  /** Environment for our own processes. Each process reads it when it starts. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Where they reach the database. */
+  /** Returns the URL by which our processes reach the database. */
   readonly lineTo?: (databaseUrl: string) => Promise<string>;
-  /** The address that the bank calls back; the API's own otherwise. */
+  /** The address that the bank sends callbacks to; by default the API itself. */
   readonly callbacksTo?: string;
-  /** Runs Temporal as it runs in production, on the PostgreSQL of the others. */
+  /** Runs Temporal as in production, on the same PostgreSQL server. */
   readonly isTemporalOnPostgres?: boolean;
-  /** More settings of PostgreSQL, each as `name=value`. */
+  /** Additional PostgreSQL settings, each as `name=value`. */
   readonly postgresSettings?: (directory: string) => readonly string[];
 };
 
-/** Starts every part on free ports and data of its own. */
+/** Starts every part on free ports and fresh data. */
 export async function startProcesses({
   env = {},
   lineTo = (url) => Promise.resolve(url),
@@ -131,10 +131,10 @@ export async function startProcesses({
     if (running.has(name)) return;
     const part = await starters[name]();
     running.set(name, part);
-    // Also one that ended by itself can be started again.
+    // A part that exited by itself can be started again.
     void part.exited.then(() => running.delete(name));
   };
-  // Two tests at a time may both want it.
+  // Concurrent tests may start the same part: they share one start.
   const start = (name: PartName) => {
     const started = starting.get(name) ?? startOne(name).finally(() => starting.delete(name));
     starting.set(name, started);
@@ -145,7 +145,7 @@ export async function startProcesses({
     if (part === undefined) throw new Error(`${name} does not run.`);
     await how(part);
   };
-  /** Waits for all even if one fails, so that whoever stops the parts then knows every one. */
+  /** Waits for every start even if one fails, so that a later stop knows all running parts. */
   const startRow = async (row: readonly PartName[]) => {
     const started = row.map(start);
     await Promise.allSettled(started);
@@ -214,14 +214,14 @@ export async function startProcesses({
   }
 }
 
-/** The database of a process by way of another host, for those that have one. */
+/** Replaces the host of a process's database URL, if the process has one. */
 function reachedAt(host: string, { DATABASE_URL: url }: Readonly<Record<string, string>>) {
   return url === undefined ? {} : { DATABASE_URL: Object.assign(new URL(url), { host }).href };
 }
 
 /**
- * The processes of ours by their name: the program, its arguments and the names of the variables that
- * it is started with, which what is deployed is compared with.
+ * Our own processes by name, each with its program, arguments and names of environment variables, for
+ * comparison with the deployment files.
  */
 export function processesOf() {
   const found: Record<string, { command: readonly string[]; env: string[] }> = {};
@@ -260,7 +260,7 @@ async function choosePorts(temporal?: number) {
   };
 }
 
-/** How each part is started: as `corridor start` does, but for the bank that the worker sees. */
+/** Starts each part as `corridor start` does, except that the worker reaches the bank through a proxy. */
 function startersOf(
   directory: string,
   ports: Ports,
@@ -273,7 +273,7 @@ function startersOf(
     readonly railUrl: string;
     readonly callbacksTo: string;
     readonly settings?: readonly string[];
-    /** Where the servers of Temporal on PostgreSQL are reached, as one. */
+    /** The single address in front of the Temporal servers that run on PostgreSQL. */
     readonly temporals?: ConnectionBalancer | undefined;
   },
   startOurs: StartOurs,
@@ -333,7 +333,7 @@ function startersOf(
         API_PORT: port,
         SANDBOX_BANK_CALLBACK_SECRET: callbackSecret,
         FINGERPRINT_SECRET: 'a-fingerprint-secret-of-the-tests',
-        // A test sends as fast as it can; what a key may send is another test's business.
+        // Tests send as fast as they can; the rate limit of a key has its own tests.
         RATE_LIMIT_PER_SECOND: '10000',
         RATE_LIMIT_BURST: '10000',
         IN_FLIGHT_LIMIT: '10000',
@@ -347,7 +347,7 @@ function startersOf(
   };
 }
 
-/** One more server of Temporal's cluster, on a port of its own. */
+/** Starts one more server of the Temporal cluster, on a separate port. */
 async function startMember(temporals: ConnectionBalancer, directory: string, databaseUrl: string) {
   const port = await freeServerPort();
   const at = join(directory, 'temporal');
@@ -357,14 +357,14 @@ async function startMember(temporals: ConnectionBalancer, directory: string, dat
   return part;
 }
 
-/** The worker of workflows loads a file before; that of batches has no workflows. */
+/** The workflow worker preloads a module; the batch worker runs no workflows and does not. */
 function flagsOf(name: string, args: readonly string[], dist: string): readonly string[] {
   const hasWorkflows = name === 'worker' && args.length === 0;
   const preloaded = `--import=${dist}/src/worker/withoutCallStacks.js`;
   return [...(hasWorkflows ? [preloaded] : []), '--enable-source-maps'];
 }
 
-/** Where the program of a process is. */
+/** The folder of a process's main program. */
 const folderOf = (name: string) => (name === 'sandbox-bank' ? 'sandbox/bank' : `src/${name}`);
 
 function startNode(
@@ -381,8 +381,8 @@ function startNode(
     env: { ...process.env, ...env },
     ipc: true,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
-    // The worker waits up to 30 s for Temporal to accept its search attributes; the rest is for a
-    // machine that has much to do.
+    // The worker waits up to 30 s for Temporal to accept its search attributes; the rest is a margin
+    // for a busy machine.
     readyTimeoutMs: 90_000,
     stopTimeoutMs: 30_000,
     onLog,

@@ -9,10 +9,10 @@ const run = promisify(execFile);
 const source = fileURLToPath(new URL('../../clients/python/', import.meta.url));
 
 /**
- * The path of a Python that has the client installed, in a virtual environment of the run. The
- * packages that it needs are downloaded, in the versions of requirements-test.txt.
+ * The path of a Python interpreter with the client installed, in a virtual environment made for the
+ * run. Its dependencies are downloaded in the versions of requirements-test.txt.
  *
- * @throws Error that says what is missing when there is no Python 3.10 with venv
+ * @throws Error that names what is missing when there is no Python 3.10 with venv
  */
 export async function pythonClient(): Promise<string> {
   return pythonOf(await installedOnce('python', install));
@@ -30,12 +30,12 @@ async function install(folder: string): Promise<void> {
     );
   });
   await run('python3', ['-m', 'venv', join(folder, 'venv')]);
-  // Compiled is what is imported, when it is: all of it takes as long as the rest.
+  // Without compiling: it would double the installation time, and Python compiles modules on import.
   const flags = ['--quiet', '--no-input', '--no-compile'];
   const pip = (...args: readonly string[]) =>
     run(pythonOf(folder), ['-m', 'pip', 'install', ...flags, ...args]);
   await pip('--requirement', join(source, 'requirements-test.txt'));
-  // A copy, so that the build leaves nothing beside the source.
+  // The build runs in a copy, so that it leaves no files in the source folder.
   const copy = join(folder, 'source');
   await cp(source, copy, { recursive: true });
   await pip('--no-deps', '--no-build-isolation', copy);

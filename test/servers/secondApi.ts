@@ -11,7 +11,7 @@ import { keyring as usualKeyring } from '../fixtures/keyring.js';
 import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
 
-/** Another API process's worth of API: its own server and connections, on the same database. */
+/** Starts a second API with its own server and connections, on the same database. */
 export async function startSecondApi(
   { urls, temporal, decisionLimitMs }: TestSystem,
   keyring = usualKeyring,
@@ -22,7 +22,7 @@ export async function startSecondApi(
     lists: database,
     feedWaits: createFeedWaits(database),
     temporal,
-    // It hears no bank: what it is asked here needs none.
+    // No rails: this API receives no bank callbacks.
     rails: createRails([]),
     log: pino({ level: 'silent' }),
     rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },

@@ -14,15 +14,15 @@ import { killStrayProcesses, type StrayProcess, strayProcesses } from './strayPr
 
 const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 
-/** Everything starts in about 3 s; a Temporal server that has to be built first takes minutes. */
+/** All parts start in about 3 s, but a Temporal server that has to be built first takes minutes. */
 const startLimitMs = 90_000;
-/** Each part has its own limit; together they never took more than 10 s. */
+/** Each part has its own stop limit; together they have never taken more than 10 s. */
 const stopLimitMs = 60_000;
 
 const portFlags = ['api', 'metrics', 'temporal', 'temporal-ui', 'postgres', 'bank'] as const;
 const anyPorts = portFlags.flatMap((name) => [`--${name}-port`, '0']);
 
-/** Exactly the members that `stack.json` is documented to have. */
+/** Exactly the documented members of `stack.json`. */
 const descriptionShape = z.strictObject({
   api_url: z.url(),
   api_key: z.string(),
@@ -53,29 +53,29 @@ export type RunningStack = {
   readonly part: Part;
   readonly description: z.infer<typeof descriptionShape>;
   readonly client: ApiClient;
-  /** What it has printed so far, standard error included. */
+  /** Everything printed so far, including standard error. */
   readonly output: () => string;
 };
 
 /** A data folder with the stacks that a test runs on it, one after another. */
 export type StackHome = {
   readonly directory: string;
-  /** `corridor start` on this data, on free ports; resolves when its stack.json is there. */
+  /** Runs `corridor start` on this data with free ports; resolves when stack.json exists. */
   readonly start: (...flags: readonly string[]) => Promise<RunningStack>;
-  /** Begins a command on this data; resolves when it has printed a line that matches. */
+  /** Starts a command on this data; resolves when it has printed a matching line. */
   readonly begin: (command: string, line: RegExp) => Promise<Part>;
-  /** Runs a command on this data, on free ports, to its end. */
+  /** Runs a command on this data with free ports, until it exits. */
   readonly run: (command: string, ...flags: readonly string[]) => Promise<Finished>;
-  /** Runs `corridor` with these arguments alone, in the folder of the data. */
+  /** Runs `corridor` with only these arguments, in the data folder. */
   readonly runBare: (...args: readonly string[]) => Promise<Finished>;
-  /** The keys of the transfers that the bank has really sent, in order. */
+  /** The keys of the transfers that the bank has really made, in order. */
   readonly transfers: () => Promise<readonly string[]>;
   readonly hasDescription: () => boolean;
-  /** What its parts have logged when they could not go on. */
+  /** The fatal lines in the logs of the parts. */
   readonly fatalLines: () => Promise<readonly string[]>;
-  /** Every process that runs because of this home. */
+  /** Every running process that belongs to this home. */
   readonly processes: () => readonly StrayProcess[];
-  /** Ends what still runs, however the test went, and removes the data. */
+  /** Kills any process that is still running, whatever the test's outcome, and removes the data. */
   readonly remove: () => Promise<void>;
 };
 
@@ -94,7 +94,7 @@ export async function createStackHome(): Promise<StackHome> {
       command: process.execPath,
       args: [cli, 'start', '--data', directory, ...anyPorts, ...flags],
       env,
-      // A stack that was killed leaves its description behind, so the pid has to be ours.
+      // A killed stack leaves its description behind, so the pid must be that of our process.
       ready: { probe: async () => (await describe(descriptionFile))?.pids.supervisor === pid },
       readyTimeoutMs: startLimitMs,
       stopTimeoutMs: stopLimitMs,
@@ -154,7 +154,7 @@ export function crash(pid: number): void {
   sendSignal(pid, 'SIGKILL');
 }
 
-/** The tests kill every part, so none of them may be somebody else's. */
+/** Without these variables every part is started here: the tests kill all parts, so none may be shared. */
 function ownPartsOnly(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const { DATABASE_URL: _database, TEMPORAL_ADDRESS: _temporal, ...rest } = env;
   return rest;
@@ -170,7 +170,7 @@ function run(args: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Prom
   });
 }
 
-/** Written in one piece, so it is there whole or not at all. */
+/** Reads stack.json, which is written atomically: it is either complete or absent. */
 async function describe(file: string): Promise<RunningStack['description'] | undefined> {
   if (!existsSync(file)) return undefined;
   return descriptionShape.parse(JSON.parse(await readFile(file, 'utf8')));

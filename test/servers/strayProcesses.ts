@@ -5,9 +5,10 @@ import { commandLineOf, startTimeOf } from '../../sandbox/stack/processIdentity.
 export type StrayProcess = { readonly pid: number; readonly command: string };
 
 /**
- * The processes that carry the mark in the environment they were started with, or work in
- * the directory: PostgreSQL's backends overwrite their environment with their titles, and
- * stand in the cluster's folder. Only Linux shows both, in `/proc`; elsewhere it finds none.
+ * Returns the processes that have the mark in their initial environment or whose working directory
+ * is within the directory. PostgreSQL's backends need the latter: they overwrite their environment
+ * with their titles, but work in the cluster's folder. Only Linux shows both, in `/proc`;
+ * elsewhere the result is empty.
  */
 export function strayProcesses(mark: string, directory: string): readonly StrayProcess[] {
   if (process.platform !== 'linux') return [];
@@ -18,7 +19,7 @@ export function strayProcesses(mark: string, directory: string): readonly StrayP
     .map((pid) => ({ pid, command: commandLineOf(pid) ?? '' }));
 }
 
-/** Ends them at once: what a failed test leaves must not disturb the next. */
+/** Kills them immediately, so that processes of a failed test do not disturb the next. */
 export function killStrayProcesses(mark: string, directory: string): void {
   for (const { pid } of strayProcesses(mark, directory)) sendSignal(pid, 'SIGKILL');
 }
@@ -30,7 +31,7 @@ function belongs(pid: number, mark: string, directory: string): boolean {
       readlinkSync(`/proc/${pid}/cwd`).startsWith(directory)
     );
   } catch {
-    // It ended while it was looked at, or belongs to somebody else: not ours.
+    // The process has ended meanwhile or belongs to another user: not ours.
     return false;
   }
 }

@@ -31,24 +31,24 @@ import { createTestAccount, createTestDatabase, type TestAccount } from './datab
 import { temporalAddress } from './temporalAddress.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
-/** Corridor on real parts: the API and the worker in this process, the rest beside it. */
+/** Corridor with real parts: the API and the worker in this process, the rest in separate processes. */
 export type TestSystem = {
   readonly apiUrl: string;
   readonly databaseUrl: string;
   /** The URLs of the processes' own logins. */
   readonly urls: DatabaseUrls;
   readonly app: Koa;
-  /** As the owner; the API and the workers have logins of their own. */
+  /** Connected as the owner; the API and the workers have separate logins. */
   readonly database: Database;
-  /** As a worker, for activities that a test calls itself. */
+  /** Connected as a worker, for activities that a test calls directly. */
   readonly worker: Database;
   readonly temporal: Client;
   readonly decisionLimitMs: number;
   readonly bank: TestBank;
   readonly account: TestAccount;
-  /** Calls as the system's account. */
+  /** Sends requests as the system's account. */
   readonly client: ApiClient;
-  /** Starts the workers of both lanes, or of one; the system starts with both. */
+  /** Starts the workers of both lanes, or of one. By default the system starts with both. */
   readonly startWorker: (lane?: 'single' | 'batch') => Promise<void>;
   readonly stopWorker: () => Promise<void>;
   readonly stop: () => Promise<void>;
@@ -58,7 +58,7 @@ const policy = { allowInsecure: true, allowPrivateAddresses: true };
 export const fingerprintSecret = 'test-fingerprint-secret';
 const hourMs = 60 * 60 * 1000;
 const dayMs = 24 * hourMs;
-/** More than any test sends that is not about limits. */
+/** Limits above what any test sends, except tests of the limits. */
 const unlimited = () =>
   createLimiter({
     ...{ perSecond: 10_000, burst: 10_000, inFlight: 10_000, itemsPerSecond: 10_000_000 },
@@ -68,15 +68,15 @@ export async function startSystem(
   options: {
     readonly startsWorker?: boolean;
     /**
-     * How long the API waits for a decision: with a worker, which decides however busy the machine is,
-     * nearly as long as the client; without one the answer is `pending` in any case.
+     * How long the API waits for a decision. With a worker, nearly as long as the client waits, so that
+     * the decision arrives even on a busy machine; without one the answer is always `pending`.
      */
     readonly decisionLimitMs?: number;
     readonly limiter?: Limiter;
     readonly keyring?: Keyring;
-    /** What the API takes for a receiver of others, of which it wants proof. */
+    /** Decides which webhook URLs count as external and need proof of ownership. */
     readonly webhookPolicy?: UrlPolicy;
-    /** In place of one that reaches loopback, and has 15 s. */
+    /** Replaces the default sender, which may reach loopback and has a 15 s timeout. */
     readonly sender?: Sender;
   } = {},
 ): Promise<TestSystem> {

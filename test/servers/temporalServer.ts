@@ -14,22 +14,21 @@ import { onServer } from './onServer.js';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const deployed = (name: string) => join(root, 'deploy/temporal', name);
 
-/** create-namespace.sh waits for a healthy server for a minute by itself. */
+/** Time limit for a script. create-namespace.sh alone waits up to a minute for a healthy server. */
 const scriptLimitMs = 90_000;
 
 type ServerOptions = {
-  /** A folder for the configuration of every server of the cluster; its data is in PostgreSQL. */
+  /** Folder for the configuration files of all servers of the cluster; the data is in PostgreSQL. */
   readonly directory: string;
-  /** Where this server answers. Servers of one database are one cluster. */
+  /** The port of this server. Servers on one database form one cluster. */
   readonly port: number;
-  /** Of the owner of the PostgreSQL that its databases are made in. */
+  /** The owner's URL of the PostgreSQL server in which Temporal's databases are created. */
   readonly databaseUrl: string;
 };
 
 /**
- * Starts Temporal as docker-compose.yml does, on PostgreSQL: the same command and configuration, the
- * same scripts for its schema and its namespace. Only addresses, ports and the number of history
- * shards are others.
+ * Starts Temporal on PostgreSQL as docker-compose.yml does: same command, same configuration and same
+ * scripts for schema and namespace. Only addresses, ports and the number of history shards differ.
  */
 export async function startTemporalServer(options: ServerOptions): Promise<Part> {
   const { port } = options;
@@ -61,23 +60,23 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
     ready: {
       probe: async () => {
         await runScript('create-namespace.sh', namespaceEnv);
-        // Where Prometheus asks whether it is there.
+        // The endpoint that Prometheus scrapes.
         return (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).ok;
       },
     },
     readyTimeoutMs: scriptLimitMs,
-    // As long as the container has.
+    // The same time that the container has.
     stopTimeoutMs: 60_000,
     onLog: () => undefined,
   });
 }
 
-/** Ports that were given out, to servers that may not listen yet. */
+/** Ports already handed out, to servers that may not be listening yet. */
 const given = new Set<number>();
 
 /**
- * A free port that the server can use: in PostgreSQL it keeps its own ports as `smallint`, so one above
- * 32767, as the system would give it, ends it at its start.
+ * Returns a free port that the server can use. Temporal stores its ports in PostgreSQL as `smallint`,
+ * so a port above 32767, which the system might assign, makes it exit at startup.
  */
 export async function freeServerPort(): Promise<number> {
   for (let taken = 0; ; ) {
@@ -88,13 +87,13 @@ export async function freeServerPort(): Promise<number> {
       return await choosePort(port, 'none');
     } catch (error) {
       taken += 1;
-      // On a machine with a thousand listeners three in a row are taken once in four thousand times.
+      // With a thousand listeners on the machine, three occupied ports in a row have odds of one in 4,000.
       if (taken === 3) throw error;
     }
   }
 }
 
-/** The password of the databases, which the first server of a cluster makes. */
+/** Reads the databases' password. The first server of a cluster creates it. */
 async function prepare(directory: string) {
   const passwordFile = join(directory, 'password');
   const isNewCluster = !existsSync(passwordFile);
@@ -105,7 +104,7 @@ async function prepare(directory: string) {
   return { isNewCluster, passwordFile, password: await readFile(passwordFile, 'utf8') };
 }
 
-/** Writes server.yaml for a server on this machine: the file, and where its metrics will be. */
+/** Writes server.yaml for a server on this machine. Returns the file and the port of its metrics. */
 async function configure({ directory, port, databaseUrl }: ServerOptions, passwordFile: string) {
   const file = join(directory, `server-${port}.yaml`);
   const secret = '/run/secrets/temporal_database_password';
@@ -114,20 +113,20 @@ async function configure({ directory, port, databaseUrl }: ServerOptions, passwo
     [secret, passwordFile],
     ['/etc/temporal/dynamic.yaml', deployed('dynamic.yaml')],
     ['0.0.0.0', '127.0.0.1'],
-    // Those of a few servers that are never grown: 512 of them cost a second of every start.
+    // A few servers that never grow need few shards: 512 of them add a second to every start.
     ['numHistoryShards: 512', 'numHistoryShards: 8'],
     ['7233', String(port)],
   ];
   const metricsPort = await freeServerPort();
   substitutes.push(['9464', String(metricsPort)]);
-  // The other three services, how all four find each other, and HTTP.
+  // The ports of the other three services, of cluster membership, and of HTTP.
   for (const other of ['7234', '7235', '7239', '6933', '6934', '6935', '6939', '7243'])
     substitutes.push([other, String(await freeServerPort())]);
   await writeFile(file, replaced(await readFile(deployed('server.yaml'), 'utf8'), substitutes));
   return { file, metricsPort };
 }
 
-/** At once: a port that is put in place of another may look like a third. */
+/** Replaces everything in one pass, because a substituted port may equal one still to be replaced. */
 function replaced(text: string, substitutes: readonly (readonly [string, string])[]): string {
   for (const [from] of substitutes)
     if (!text.includes(from)) throw new Error(`server.yaml has no "${from}" any more.`);
@@ -136,13 +135,13 @@ function replaced(text: string, substitutes: readonly (readonly [string, string]
   return text.replace(any, (found) => by.get(found) ?? found);
 }
 
-/** As deploy/postgres/create-databases.sh makes them. */
+/** Creates the databases like deploy/postgres/create-databases.sh. */
 async function createDatabases(admin: Database, password: string): Promise<void> {
   await admin.unsafe(`create role temporal login password '${password}'`);
   for (const name of ['temporal', 'temporal_visibility']) {
     await admin.unsafe(`create database ${name} owner temporal`);
     await admin.unsafe(`revoke all on database ${name} from public`);
-    // A commit need not reach the disk of a test; the service's own database keeps its settings.
+    // Tests need no durable commits here; the service's own database keeps its settings.
     await admin.unsafe(`alter database ${name} set synchronous_commit = off`);
   }
 }

@@ -10,21 +10,21 @@ import { taskQueues } from '../../src/workflows/messages.js';
 import { finderOptions } from './finders.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
-/** The longest test takes 4 s, and 25 s where the host is busy; vitest's own limit is 120 s. */
+/** The longest test takes 4 s, or 25 s on a busy machine; vitest's own limit is 120 s. */
 const patienceMs = 100_000;
 
-/** An activity that a failed test has left hanging is given up after so long. */
+/** Time after which an activity that a failed test left hanging is abandoned. */
 const shutdownForceMs = 1_000;
 
 /**
  * A Temporal server whose clock jumps to the next timer while a test awaits a result or
- * `sleep`, unless an activity or a workflow task is under way. The clock only ever runs
- * ahead of PostgreSQL's, by ten years after a result (a run's own limit is due then), so a
- * test never compares the two.
+ * `sleep`, unless an activity or a workflow task is running. This clock is only ever ahead of
+ * PostgreSQL's: a result puts it ten years ahead, because the run timeout is due then. Tests must
+ * therefore never compare the two clocks.
  */
 export type TimeSkipping = {
   readonly client: Client;
-  /** Lets so much of the server's time pass; returns when all that was due has been done. */
+  /** Advances the server's clock by this duration; returns when everything due by then is done. */
   readonly sleep: (durationMs: number) => Promise<void>;
   /** Milliseconds since the epoch, by the server's clock. */
   readonly now: () => Promise<number>;
@@ -36,10 +36,10 @@ export type TimeSkipping = {
   readonly stop: () => Promise<void>;
 };
 
-/** What there is also of a server whose clock does not jump. */
+/** The operations that a server with a real clock offers too. */
 export type TestServer = Pick<TimeSkipping, 'client' | 'withWorkers' | 'stop'>;
 
-/** One server, about two seconds to come up: once a test file, and one test at a time on it. */
+/** Starts the server, which takes about two seconds: once per test file, for one test at a time. */
 export async function startTimeSkipping(): Promise<TimeSkipping> {
   quietRuntime();
   const path = await findTimeSkippingServer(finderOptions('TEMPORAL_TEST_SERVER_PATH'));
@@ -49,7 +49,7 @@ export async function startTimeSkipping(): Promise<TimeSkipping> {
   return createTestServer(env);
 }
 
-/** A real server, with a real clock, that suggests a new run after so few events of a history. */
+/** Starts a real server, with a real clock, that suggests continue-as-new after this many history events. */
 export async function startImpatient(suggestedAfterEvents: number): Promise<TestServer> {
   quietRuntime();
   const path = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
@@ -66,7 +66,7 @@ export async function startImpatient(suggestedAfterEvents: number): Promise<Test
 async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipping> {
   await addSearchAttributes(env.connection, env.client);
   let crew: Crew | undefined;
-  /** The workers of the test before, unless they remember more or less, or still have work of it. */
+  /** The previous test's workers, unless the cache size differs or an activity is still running. */
   const crewFor = async (cachedWorkflows: number) => {
     if (crew?.cachedWorkflows === cachedWorkflows && crew.isFit()) return crew;
     await crew?.stop();
@@ -95,15 +95,15 @@ async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipp
 }
 
 /**
- * The workers of a test file. Tests differ in what the activities do, which the workers look up
- * when one is called: to start and to end workers takes longer than most of the tests.
+ * The workers of a test file. Starting and stopping workers takes longer than most tests, so tests
+ * share them; the workers look up the current test's activity at every call.
  */
 type Crew = {
   readonly cachedWorkflows: number;
   readonly takeOver: (activities: Partial<Activities>) => void;
-  /** Whether all of them run and no activity is under way, which would hold the next test's clock. */
+  /** Whether all workers run and no activity does: a running activity would stop the next test's clock. */
   readonly isFit: () => boolean;
-  /** Rejects with the failure of a worker, which would otherwise leave its test waiting. */
+  /** Rejects when a worker fails, since the test would otherwise wait for ever. */
   readonly neverEnds: Promise<never>;
   readonly stop: () => Promise<void>;
 };
@@ -142,7 +142,7 @@ async function startCrew(env: TestWorkflowEnvironment, cachedWorkflows: number):
   };
 }
 
-/** A worker for every queue, for a task that nobody takes holds the clock. */
+/** Creates a worker for every queue, because a task that no worker takes stops the clock. */
 async function createWorkers(
   env: TestWorkflowEnvironment,
   cachedWorkflows: number,
@@ -158,8 +158,8 @@ async function createWorkers(
   const workflows = {
     ...shared,
     workflowBundle: await workflowBundle(),
-    // Nothing is remembered between two tasks, so every task replays the history so far; but
-    // for tests of histories so long that this would take minutes.
+    // By default nothing is cached, so every task replays the history so far. Tests of long
+    // histories use a cache, as they would otherwise take minutes.
     maxCachedWorkflows: cachedWorkflows,
   };
   return Promise.all([
@@ -168,7 +168,7 @@ async function createWorkers(
   ]);
 }
 
-/** Rejects after the patience of a test, so that its workers do not outlive it. */
+/** Rejects after the time limit of a test, so that its workers do not outlive it. */
 async function expire(signal: AbortSignal): Promise<never> {
   await setTimeout(patienceMs, undefined, { signal });
   throw new Error(`The workflow did not come so far within ${patienceMs} ms.`);

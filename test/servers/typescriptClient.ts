@@ -10,8 +10,8 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const source = join(root, 'clients/typescript');
 
 /**
- * A folder in which the packed client is installed as an integrator installs it; programs that
- * are written into it import `@corridor/client`.
+ * Returns a folder in which the packed client is installed as an integrator installs it. Programs
+ * written into the folder can import `@corridor/client`.
  */
 export async function typescriptClient(): Promise<string> {
   return join(await installedOnce('typescript', install), 'program');
@@ -27,13 +27,13 @@ async function install(folder: string): Promise<void> {
   const program = join(folder, 'program');
   await mkdir(program);
   await writeFile(join(program, 'package.json'), '{"type":"module","private":true}');
-  // Offline: it has no dependencies.
+  // Offline, because the client has no dependencies.
   const packed = join(folder, 'corridor-client-0.1.0.tgz');
   const flags = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
   await run('npm', ['install', ...flags, packed], { cwd: program });
 }
 
-/** Runs the project's compiler in a folder; what it has to say is in the error it rejects with. */
+/** Runs the project's compiler in a folder. Rejects with the compiler's output as the message. */
 export async function compile(folder: string, args: readonly string[]): Promise<void> {
   const compiler = join(root, 'node_modules/typescript/lib/tsc.js');
   const running = run(process.execPath, [compiler, ...args], { cwd: folder });

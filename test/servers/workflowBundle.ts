@@ -8,7 +8,7 @@ import { inject } from 'vitest';
 
 let bundle: Promise<{ code: string }> | undefined;
 
-/** The workflows' code, bundled once a run: the first test file leaves it for the others. */
+/** The workflows' code, bundled once per run: the first test file stores it for the others. */
 export function workflowBundle(): Promise<{ code: string }> {
   bundle ??= sharedBundle(join(inject('workflowsFolder'), 'bundle.js'));
   return bundle;
@@ -19,13 +19,13 @@ async function sharedBundle(file: string): Promise<{ code: string }> {
   const { code } = await bundleWorkflows(
     fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)),
   );
-  // Two files may bundle at once; a third one never finds a half of it.
+  // Two files may bundle concurrently; the rename ensures that no other file reads a partial bundle.
   await writeFile(`${file}.${process.pid}`, code);
   await rename(`${file}.${process.pid}`, file);
   return { code };
 }
 
-/** Bundles the workflows of an `index.ts`. */
+/** Bundles the workflows that an `index.ts` exports. */
 export function bundleWorkflows(
   workflowsPath: string,
   workflowInterceptorModules: string[] = [],
@@ -34,20 +34,20 @@ export function bundleWorkflows(
   return bundleWorkflowCode({ workflowsPath, workflowInterceptorModules, logger });
 }
 
-/** Where the workflows of a worker that traces put their spans; a replay makes none. */
+/** The sink that traced workflows write their spans to. Replays discard spans. */
 export const spanSink = { exporter: { export: { fn: () => undefined } } };
 
 /**
- * The native part's warnings of a start say what the test server lacks; those of running
- * workflows say why a test hangs.
+ * At startup the native part only warns about features that the test server lacks, so those warnings
+ * are hidden. Warnings of running workflows are kept: they explain why a test hangs.
  */
 const nativeLog =
   'temporalio_sdk_core=WARN,temporalio_sdk_core::worker=ERROR,temporalio_sdk_core::worker::workflow=WARN';
 
-/** What workers and workflows of this process have logged as errors. */
+/** Errors that workers and workflows of this process have logged. */
 export const loggedErrors: string[] = [];
 
-/** Keeps the SDK's chatter out of the tests; once a process, before anything else of the SDK. */
+/** Silences the SDK's logs in tests. Call it once per process, before any other use of the SDK. */
 export function quietRuntime(): void {
   Runtime.install({
     logger: new DefaultLogger('ERROR', ({ message, meta }) => {
