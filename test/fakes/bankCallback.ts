@@ -3,13 +3,13 @@ import type { CallbackEvent } from '../../sandbox/bank/books.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { TestSystem } from '../servers/system.js';
 
-/** An event as the sandbox bank sends it, with no more than the service reads. */
+/** An event as the sandbox bank sends it, reduced to the fields that the service reads. */
 export type BankEvent = Omit<CallbackEvent, 'at' | 'bank_reference'> &
   Partial<Pick<CallbackEvent, 'at'>>;
 
 let counted = 0;
 
-/** News of a payout, true to its frozen amounts unless told otherwise; a new event each time. */
+/** Builds a new event about a payout. By default its amount and currency are those of the payout. */
 export function newsOf(row: PayoutRow, news: Pick<BankEvent, 'type'> & Partial<BankEvent>) {
   counted += 1;
   return {
@@ -21,7 +21,7 @@ export function newsOf(row: PayoutRow, news: Pick<BankEvent, 'type'> & Partial<B
   };
 }
 
-/** Calls back in the bank's place. Resolves to the status of the answer. */
+/** Sends a callback in the bank's place. Resolves to the status of the response. */
 export async function callBack(
   {
     apiUrl,

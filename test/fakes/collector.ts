@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import { z } from 'zod';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
-/** A span as a process sends it, by OTLP over HTTP in JSON. */
+/** A span as a process exports it: OTLP over HTTP, in JSON. */
 const spanForm = z.looseObject({
   traceId: z.string(),
   spanId: z.string(),
@@ -14,7 +14,7 @@ const exportForm = z.object({
 });
 export type CollectedSpan = z.infer<typeof spanForm>;
 
-/** An OpenTelemetry collector that keeps what it gets. */
+/** An OpenTelemetry collector that stores everything it receives. */
 export async function startCollector() {
   const bodies: string[] = [];
   const server = createServer((request, response) => {
@@ -28,7 +28,7 @@ export async function startCollector() {
   const port = await listenOnAnyPort(server);
   return {
     url: `http://127.0.0.1:${port}`,
-    /** All that came, as it came. */
+    /** The raw bodies of all requests. */
     bodies,
     spans: (): readonly CollectedSpan[] =>
       bodies.flatMap((body) =>

@@ -5,15 +5,15 @@ const script = fileURLToPath(new URL('connectProxy.mjs', import.meta.url));
 
 export type ConnectProxy = Pick<Part, 'stop'> & {
   readonly url: string;
-  /** What it was asked for, `host:port`, in order. */
+  /** The targets of the CONNECT requests, as `host:port`, in order. */
   readonly asked: () => readonly string[];
-  /** Who asked: the `Proxy-Authorization` of each request, or `nobody`. */
+  /** The `Proxy-Authorization` of each request, or `nobody` where it was missing. */
   readonly logins: () => readonly string[];
-  /** The ports that its connections to receivers have left from. */
+  /** The local ports of the proxy's connections to receivers. */
   readonly ports: () => readonly string[];
 };
 
-/** Starts an egress proxy as a process, which may refuse whatever leads to a port. */
+/** Starts an egress proxy as a separate process. It can refuse connections to one port. */
 export async function startConnectProxy(deniedPort?: string): Promise<ConnectProxy> {
   const lines: string[] = [];
   const found = (pattern: RegExp) => () => lines.flatMap((line) => pattern.exec(line)?.[1] ?? []);

@@ -3,16 +3,16 @@ import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
 export type ConnectionBalancer = {
   readonly port: number;
-  /** Gives the server on this port its share of the connections to come. */
+  /** Adds the server on this port to the rotation for new connections. */
   readonly add: (port: number) => void;
-  /** Gives it no more; those that are open stay until the server ends them. */
+  /** Sends this server no new connections; open ones stay until the server ends them. */
   readonly remove: (port: number) => void;
   readonly close: () => void;
 };
 
 /**
- * Spreads connections over servers, as a load balancer of TCP does: one that a server refuses goes to the
- * next, and one that ends is for the caller to open again.
+ * Spreads connections over servers like a TCP load balancer. If a server refuses a connection, the next
+ * server is tried; if a server ends one, the caller has to reconnect.
  */
 export async function startConnectionBalancer(): Promise<ConnectionBalancer> {
   const ports = new Set<number>();

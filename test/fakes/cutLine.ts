@@ -1,22 +1,22 @@
 import type { Socket } from 'node:net';
 import { openLine } from './line.js';
 
-/** A line to a PostgreSQL server that can be cut at any moment. */
+/** A connection to a PostgreSQL server that a test can cut at any moment. */
 export type CutLine = {
   readonly url: string;
-  /** How many connections there have been. */
+  /** The number of connections accepted so far. */
   readonly count: () => number;
-  /** Ends every connection as a server does that goes away in silence. */
+  /** Ends every connection without a message, like a server that disappears. */
   readonly hangUp: () => void;
   readonly reset: () => void;
-  /** Whether whoever connects from now on is told that the server is starting up. */
+  /** Sets whether new connections are refused with "the database system is starting up". */
   readonly refuseNew: (isRefusing: boolean) => void;
-  /** Cuts the next connection as soon as the server has said so many messages on it. */
+  /** Cuts the next connection once the server has sent this many messages on it. */
   readonly cutNextAfter: (messages: number, how: 'closed' | 'reset') => void;
   readonly close: () => Promise<void>;
 };
 
-/** Opens a line to the server of a URL; it passes everything on until it is told otherwise. */
+/** Opens a forwarder to the server of a URL. It forwards everything until a test interferes. */
 export async function openCutLine(databaseUrl: string): Promise<CutLine> {
   let total = 0;
   let isRefusing = false;
@@ -46,7 +46,7 @@ export async function openCutLine(databaseUrl: string): Promise<CutLine> {
   };
 }
 
-/** What a PostgreSQL says that was started a moment ago, and hangs up. */
+/** Answers as a PostgreSQL that has only just started, and ends the connection. */
 function refuse(client: Socket): void {
   const fields = ['SFATAL', 'VFATAL', 'C57P03', 'Mthe database system is starting up', ''];
   const body = Buffer.from(fields.map((field) => `${field}\0`).join(''));
@@ -59,7 +59,7 @@ function refuse(client: Socket): void {
 
 type Cut = { readonly messages: number; readonly how: 'closed' | 'reset' };
 
-/** A message begins with a letter and its length, which counts itself but not the letter. */
+/** Counts the server's messages: each is a type byte and a length, which includes itself but not the type. */
 function passOn(upstream: Socket, client: Socket, cut: Cut | undefined): void {
   let count = 0;
   let rest = Buffer.alloc(0);
@@ -75,7 +75,7 @@ function passOn(upstream: Socket, client: Socket, cut: Cut | undefined): void {
     if (count < cut.messages) return;
     upstream.pause();
     const end = () => (cut.how === 'closed' ? client.end() : client.resetAndDestroy());
-    // Whoever has an answer to that loses the line with it; whoever has none, a moment later.
+    // The client's next message cuts the connection; if it has none to send, the timer does.
     client.once('data', end);
     setTimeout(end, 20);
   });

@@ -1,19 +1,19 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 
-/** A line to a server: who connects to its URL talks through it, and a test listens in. */
+/** A TCP forwarder to a server. Clients connect to its URL, and a test can watch or alter the traffic. */
 export type Line = {
   readonly url: string;
-  /** The callers' sides of all connections that are open. */
+  /** The client-side sockets of all open connections. */
   readonly clients: ReadonlySet<Socket>;
-  /** Ends all connections, and takes no more. */
+  /** Ends all connections and accepts no more. */
   readonly close: () => Promise<void>;
 };
 
 /**
- * Opens a line to the server of a URL, or to that of another one that `dial` names. What a client says reaches the server once `join` has
- * dialled; what the server says is passed on by `join`, or not. A connection that ends on one
- * side, with an error or without, ends on the other.
+ * Opens a forwarder to the server of a URL, or to another server that `dial` is given. Data from a
+ * client reaches the server once `join` has called `dial`. Data from the server is forwarded only if
+ * `join` does so. When a connection ends on one side, with or without an error, the other side ends too.
  */
 export async function openLine(
   target: string,

@@ -2,22 +2,22 @@ import { Agent, request as ask, createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
-/** A process that requests go to, and where it says whether it takes any. */
+/** A process that serves requests, and the URL of its readiness check. */
 export type Backend = { readonly url: string; readonly readyUrl: string };
 
 export type LoadBalancer = {
   readonly url: string;
-  /** Resolves when the backend is ready. It is asked from then on, and left out while it is not. */
+  /** Resolves when the backend is ready. It is checked from then on, and gets no requests while not ready. */
   readonly add: (backend: Backend) => Promise<void>;
   readonly close: () => Promise<void>;
 };
 
-/** A usual interval is some seconds; what counts is that it is well below the notice of a stop. */
+/** Pause between readiness checks. Some seconds are usual; it must be well below a stop's notice period. */
 const checkMs = 250;
 
 /**
- * Spreads requests over the backends that say that they are ready, on connections that it keeps. It
- * never tries a request twice: what a backend loses is answered 502.
+ * Spreads requests over the backends that report ready, on kept-alive connections. It never retries a
+ * request: if a backend drops one, the response is 502.
  */
 export async function startLoadBalancer(): Promise<LoadBalancer> {
   const agent = new Agent({ keepAlive: true });
@@ -63,7 +63,7 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
   return {
     url: `http://127.0.0.1:${port}`,
     add: async (backend) => {
-      // The process has said that it is ready: a minute is for a machine that has much to do.
+      // The process has reported ready already; the limit of one minute is for a busy machine.
       for (let tries = 0; !ready.has(backend.url); tries += 1) {
         if (tries > 240) throw new Error(`${backend.url} is not ready.`);
         if (tries > 0) await delay(checkMs);

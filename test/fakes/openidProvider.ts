@@ -17,7 +17,7 @@ type Signing = {
   readonly publicKey: KeyObject;
 };
 
-/** An OpenID provider with the device flow, whose person says yes or no when the test does. */
+/** An OpenID provider with the device flow. The test decides when its user confirms or denies. */
 export async function startOpenidProvider() {
   let signing = newKey();
   const waiting = new Map<string, Claims | null | undefined>();
@@ -48,7 +48,7 @@ export async function startOpenidProvider() {
   const port = await listen();
   const issuer = `http://127.0.0.1:${port}`;
 
-  /** A token as the provider makes it, but for what the test changes of it. */
+  /** A valid token of the provider, except for what the test changes. */
   const idToken = (claims: Claims, typ = 'JWT', { kid, privateKey } = signing) => {
     const nowS = Math.floor(Date.now() / 1000);
     const usual = { iss: issuer, aud: clientId, iat: nowS, exp: nowS + 300 };
@@ -95,9 +95,9 @@ export async function startOpenidProvider() {
     idToken,
     signing: () => signing,
     newKey,
-    /** The paths that were asked for, in order. */
+    /** The requested paths, in order. */
     asked,
-    /** Answers so instead of with its keys, until it is told otherwise. */
+    /** Sets a response that replaces the key set, until it is set to undefined. */
     answerForKeys: (answer: KeysAnswer) => {
       keysAnswer = answer;
     },
@@ -105,11 +105,11 @@ export async function startOpenidProvider() {
     cutPolls: (count: number) => {
       pollsToCut = count;
     },
-    /** Signs with another key from now on. */
+    /** Signs with a new key from now on. */
     rotate: () => {
       signing = newKey();
     },
-    /** What the person who was asked last answers; null is no. */
+    /** Answers the latest device request as its user: with claims to confirm, or null to deny. */
     confirm: (claims: Claims | null) => {
       const [code] = [...waiting.keys()].slice(-1);
       if (code === undefined) throw new Error('No device asks.');

@@ -13,9 +13,9 @@ export class QuietRail implements Rail {
   #lookups = 0;
 
   /**
-   * `settlesAfterLookups`: what it has accepted it settles when it is asked so often; never,
-   * unless told. `answers`: whether it ever accepts; else every outcome is unknown. `voids`:
-   * whether it gives up a key, or says that it is too late.
+   * `settlesAfterLookups`: the number of lookups after which accepted transfers are settled; by default
+   * never. `answers`: whether submissions are accepted; otherwise every outcome is unknown. `voids`:
+   * whether `voidKey` voids a key, rather than return `too_late`.
    */
   constructor({
     settlesAfterLookups = Number.POSITIVE_INFINITY,

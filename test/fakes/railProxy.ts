@@ -1,20 +1,20 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 
-/** A payout reaches its rail within a second; past this it will not. */
+/** Time limit for a trapped request to arrive. A payout normally reaches its rail within a second. */
 const patienceMs = 20_000;
 
 /**
- * Stands between the worker and the bank, so that a test can act exactly between two steps
- * that no row and no log tells apart.
+ * A proxy between the worker and the bank. It lets a test act exactly between two steps that neither
+ * a row nor a log line distinguishes.
  */
 export type RailProxy = {
   readonly url: string;
-  /** Keeps the next request to the path from the bank for ever; resolves when it has come. */
+  /** Never forwards the next request to the path; resolves when it has arrived. */
   readonly keepRequest: (path: string) => Promise<void>;
-  /** Lets the bank answer the next request to the path, and keeps the answer for ever. */
+  /** Forwards the next request to the path, but never returns the bank's answer. */
   readonly keepAnswer: (path: string) => Promise<void>;
-  /** What each request said of the trace that it belongs to. */
+  /** The trace headers of each request. */
   readonly traceHeaders: readonly (readonly [name: string, value: string])[][];
   readonly close: () => Promise<void>;
 };

@@ -11,25 +11,25 @@ export type ReceivedWebhook = {
 export type Receiver = {
   readonly url: string;
   readonly received: readonly ReceivedWebhook[];
-  /** From which port each of them came. */
+  /** The source port of each webhook. */
   readonly ports: readonly string[];
-  /** The next webhook that passes, also one that has come already; rejects after 30 s. */
+  /** The first webhook that matches, including those received already; rejects after 30 s. */
   readonly next: (matches: (webhook: ReceivedWebhook) => boolean) => Promise<ReceivedWebhook>;
-  /** What the receiver answers from now on; 200 at first. */
+  /** Sets the response from now on; the default is 200. */
   readonly answerWith: (
     status: number,
     body?: string,
     headers?: Readonly<Record<string, string>>,
   ) => void;
-  /** Answers 400 from now on to every body that matches. */
+  /** Responds 400 from now on to every matching body. */
   readonly refuse: (matches: (body: string) => boolean) => void;
-  /** Rejects unless every webhook that came was signed by a secret that is known. */
+  /** Rejects unless every webhook received was signed with a known secret. */
   readonly close: () => Promise<void>;
 };
 
 const patienceMs = 30_000;
 
-/** An integrator's receiver, on a port of its own. It answers at once, or when `when` has it do so. */
+/** An integrator's receiver on a separate port. It responds at once, or when `when` lets it. */
 export async function startReceiver(
   when: (answer: () => void) => void = (answer) => answer(),
 ): Promise<Receiver> {

@@ -28,22 +28,21 @@ const nothing: ChunkCounts = {
   stuck: 0,
 };
 
-/** Where a chunk stands of which nothing but this is open. */
+/** The counts of a chunk with only these items open. */
 export function standing(open: Partial<ChunkCounts> = {}): ChunkCounts {
   return { ...nothing, ...open };
 }
 
 /**
- * A batch of three chunks without a database and without a rail: where each of them stands is
- * a value in memory, and the activities do to it what those of the ledger do, unless a test
- * has them do something else.
+ * A batch of three chunks without a database or a rail. The state of its chunks is a value in memory.
+ * The activities change it as the real ones change the ledger, unless a test overrides them.
  */
 export class ScriptedBatch {
   readonly batchId = newId('batch');
   readonly activities: BatchActivities;
-  /** Where every chunk stands. */
+  /** The current counts, which all chunks share. */
   stands: ChunkCounts = nothing;
-  /** Where the news in the inbox lead to, one after another. */
+  /** The counts that result from each event in the inbox, in order. */
   readonly inbox: ChunkCounts[] = [];
   readonly #calls: { readonly name: Name; readonly input: unknown }[] = [];
   readonly #called = new EventEmitter();
@@ -69,7 +68,7 @@ export class ScriptedBatch {
     return this.#calls.map(({ name }) => name);
   }
 
-  /** What an activity was called with, attempt by attempt. */
+  /** The inputs of an activity's attempts, in order. */
   inputsOf(name: Name): readonly unknown[] {
     return this.#calls.filter((call) => call.name === name).map(({ input }) => input);
   }
@@ -78,17 +77,17 @@ export class ScriptedBatch {
     return this.inputsOf(name).length;
   }
 
-  /** Returns at the next call of the activity. */
+  /** Resolves at the next call of the activity. */
   async nextCall(name: Name): Promise<void> {
     await once(this.#called, name);
   }
 
-  /** What a step answers that leaves the chunk as it is, or as the test says. */
+  /** The counts that a step returns: the current ones, with any overrides of the test. */
   look(open: Partial<ChunkCounts> = {}): ChunkCounts {
     return { ...this.stands, ...open };
   }
 
-  /** A batch is over when none of its chunks has anything open. */
+  /** A batch is over when none of its chunks has open items. */
   plan(mode: BatchMode) {
     const isOver = !isOpen(this.stands);
     const progress = isOver ? 'all of it is over' : 'some of it is open';

@@ -16,14 +16,14 @@ export type Call = { readonly name: Name; readonly input: unknown };
 const fiveDaysMs = 5 * 24 * 60 * 60 * 1000;
 
 /**
- * A payout without a database and without a rail: its row is a value in memory, and its
- * activities do to it what those of the ledger do, unless a test has them do something else.
+ * A payout without a database or a rail. Its row is a value in memory, which the activities change as
+ * the real ones change the ledger, unless a test overrides them.
  */
 export class ScriptedPayout {
   readonly id: string;
   /** Every attempt of every activity, in order. */
   readonly calls: Call[] = [];
-  /** Statuses that the rail's facts lead to and that nobody has applied yet. */
+  /** The statuses that the rail's facts lead to and that are not applied yet. */
   readonly inbox: PayoutStatus[] = [];
   row: PayoutSnapshot;
   readonly activities: PayoutActivities;
@@ -56,12 +56,12 @@ export class ScriptedPayout {
     return this.calls.filter((call) => call.name === name);
   }
 
-  /** Returns at the next call of the activity. */
+  /** Resolves at the next call of the activity. */
   async nextCall(name: Name): Promise<void> {
     await once(this.#called, name);
   }
 
-  /** Moves the row, as every step does that finds something to do. */
+  /** Changes the row's status and clears its attention, like a step that found something to do. */
   move(status: PayoutStatus): readonly PayoutSnapshot[] {
     this.row = { ...this.row, status, attention: null };
     return [this.row];

@@ -13,32 +13,32 @@ import type {
 } from '../../src/rails/rail.js';
 
 /**
- * A bank in this process that does what it is told, as unkindly as the port allows: it forgets
- * keys when its retention is over and would then pay a second time, loses answers, takes orders
- * late, calls a key a duplicate, and reports by callback what contradicts its books. What it
- * never does is lie in its books: a look-up, a void and a closed statement are true as long as
- * the key is remembered. It pays by its deadline, counted from when it took the order.
+ * A scripted bank in this process that behaves as badly as the port allows. It forgets keys when
+ * their retention is over and would then pay a second time, loses answers, accepts orders late,
+ * calls a key a duplicate, and sends callbacks that contradict its books. Only its books never lie:
+ * a lookup, a void and a closed statement are true as long as the key is remembered. It pays
+ * by its deadline, counted from the acceptance of the order.
  */
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 
-/** What a call does at the bank, and what the caller hears of it. */
+/** How the bank treats a submission, and what the caller learns about it. */
 export const submitManners = [
-  'taken', // accepted, and answered so
-  'refused', // rejected; what the bank has already, it calls a duplicate instead
-  'lost', // taken, and the connection breaks
-  'unsaid', // taken, and answered "unknown"
-  'late', // on its way: the bank takes it later
+  'taken', // accepted, and answered "accepted"
+  'refused', // rejected; a key that the bank already has is rejected as a duplicate instead
+  'lost', // accepted, but the connection breaks
+  'unsaid', // accepted, but answered "unknown"
+  'late', // in flight: the bank accepts it later
   'dropped', // never arrives
 ] as const;
 export type SubmitManner = (typeof submitManners)[number];
 
-/** `blind`: the look-up lags behind and has not found the key yet. */
+/** `blind`: the lookup lags behind and has not found the key yet. */
 export const lookupManners = ['true', 'blind', 'fails'] as const;
 export type LookupManner = (typeof lookupManners)[number];
 
-/** `lost`: voided, and the connection breaks. */
+/** `lost`: the key is voided, but the connection breaks. */
 export const voidManners = ['true', 'fails', 'lost'] as const;
 export type VoidManner = (typeof voidManners)[number];
 
@@ -47,13 +47,13 @@ export type Manners = {
   readonly submit?: SubmitManner;
   readonly lookup?: LookupManner;
   readonly void?: VoidManner;
-  /** What each call waits for, when the bank has done its part and before the caller hears of it. */
+  /** Awaited by each call after the bank has done its part and before the caller gets the result. */
   readonly hold?: (call: RailCall) => Promise<void>;
 };
 
 export type RailCall = 'submit' | 'lookup' | 'void' | 'statement';
 
-/** What the bank does of its own accord with an order. */
+/** What the bank may do with an order on its own initiative. */
 export const bankActs = [
   'pays',
   'paysMore',
@@ -68,7 +68,7 @@ export const bankActs = [
 ] as const;
 export type BankAct = (typeof bankActs)[number];
 
-/** What a bank does with what it has taken, if nobody tells it otherwise by its deadline. */
+/** What the bank does at its deadline with an order that it has accepted, unless told otherwise. */
 export type Fate = 'pays' | 'dies';
 
 type Order = {
@@ -81,29 +81,27 @@ type Order = {
   returnedMinor: bigint;
 };
 
-/** One sentence of a callback, which is delivered when somebody says so. */
-
-/** What a person reads who wants to know what the bank was asked, in its order. */
+/** A call that the bank received. Recorded in order, for people who debug a counterexample. */
 export type Asked = { readonly call: RailCall; readonly keys: readonly string[] };
 
 export class ScriptedBank {
   readonly limits: RailLimits;
-  /** An order arrives within this time of its call, or never. */
+  /** Maximum time after a call for its order to arrive; later it never does. */
   readonly inFlightMs = 30 * minuteMs;
-  /** A day's statement is closed so long after its end. */
+  /** Delay between the end of a day and the closing of its statement. */
   readonly closesAfterMs: number;
   readonly asked: Asked[] = [];
   /**
-   * Payments without a usable key on the statement: the debit is there and names nobody. Its
-   * amount is all that is left to find it by, so that is always the right one.
+   * Payments whose statement line has no usable key, so that the debit names no payout. Only its amount
+   * can identify the payment, so the amount is always correct.
    */
   readonly garbled = new Set<string>();
-  /** Payments that the bank books under the key of another order. */
+  /** Payments that the bank books under another order's key. */
   readonly bookedAs = new Map<string, string>();
-  /** Days (YYYY-MM-DD) that the bank leaves open when it closes those after them. */
+  /** Days (YYYY-MM-DD) whose statements stay open while those of later days are closed. */
   readonly leftOpen = new Set<string>();
   readonly fates = new Map<string, Fate>();
-  /** Keys whose answer cannot be read: every look-up that asks for one of them fails as a whole. */
+  /** Keys whose lookup answer cannot be read: every lookup that includes one of them fails as a whole. */
   readonly unreadable = new Set<string>();
 
   readonly #orders: Order[] = [];
@@ -118,11 +116,11 @@ export class ScriptedBank {
 
   constructor({ closesAfterMs = 0, keyRetentionMs = dayMs } = {}) {
     this.closesAfterMs = closesAfterMs;
-    // What the sandbox bank declares, but for the size of a bulk: several calls for one chunk.
+    // Same as the sandbox bank's limits, except for a small bulk size, so that a chunk takes several calls.
     this.limits = { bulkSize: 5, keyRetentionMs, settleWithinMs: 5 * dayMs };
   }
 
-  /** The port, as one attempt of an activity meets it. */
+  /** The rail port as one attempt of an activity sees it. */
   rail(manners: Manners = {}): Rail {
     const { submit = 'taken', lookup = 'true', void: voided = 'true' } = manners;
     const hold = manners.hold ?? (async () => undefined);
@@ -169,7 +167,7 @@ export class ScriptedBank {
     };
   }
 
-  /** Everything that the bank has really paid under a key, whatever it says of it. */
+  /** All payments that the bank really made under a key, whatever it reports. */
   paymentsOf(key: string): readonly StatementLine[] {
     return this.#bookings.filter((line) => line.direction === 'debit' && line.key === key);
   }
@@ -184,7 +182,7 @@ export class ScriptedBank {
     return this.#orders.some((o) => o.transfer.key === key && o.state === 'rejected');
   }
 
-  /** Has the bank do something with an order of the key; false where it cannot. */
+  /** Makes the bank do something with an order of the key; returns false if that is impossible. */
   act(key: string, act: BankAct): boolean {
     if (act === 'takesLate') return this.#arrive(key);
     const wanted = act.startsWith('returns') ? 'paid' : 'open';
@@ -204,11 +202,11 @@ export class ScriptedBank {
         this.#notify(key, { kind: 'rejected', code: 'AC04' });
         break;
       case 'misreports':
-        // By callback alone: its books do not have that amount.
+        // Only in a callback: the bank's books do not have this amount.
         this.#notify(key, { kind: 'settled', amountMinor: amountMinor + 1n, currency });
         break;
       case 'callsDuplicate':
-        // As if it had been given the order twice.
+        // As if the bank had received the order twice.
         this.#notify(key, { kind: 'rejected', code: 'AM05' });
         break;
       case 'returnsAll':
@@ -227,7 +225,7 @@ export class ScriptedBank {
     return true;
   }
 
-  /** What its time brings about: call it whenever the clock has moved. */
+  /** Does everything that is due by now. Call it whenever the clock has moved. */
   pass(): void {
     const nowMs = Date.now();
     for (const order of [...this.#inFlight]) {
@@ -240,7 +238,7 @@ export class ScriptedBank {
     }
   }
 
-  /** A notice that was not delivered yet: the first, or the last one. */
+  /** Takes a notice that is not delivered yet: the first one, or the last. */
   take(key: string, isLast = false): RailEvent | undefined {
     const found = this.#notices.filter((notice) => notice.key === key);
     const notice = isLast ? found.at(-1) : found[0];
@@ -253,7 +251,7 @@ export class ScriptedBank {
     return this.#notices.splice(0);
   }
 
-  /** Takes the orders of a key that are still on their way. */
+  /** Lets the orders of a key that are in flight arrive now. */
   #arrive(key: string): boolean {
     const arriving = this.#inFlight.filter(({ transfer }) => transfer.key === key);
     for (const order of arriving) this.#land(order, Date.now());
@@ -299,7 +297,7 @@ export class ScriptedBank {
     return order;
   }
 
-  /** An order that was on its way: nobody hears what is said to it. */
+  /** Lets an order in flight arrive. Its caller has gone, so there is no answer. */
   #land(order: { readonly transfer: Transfer; readonly untilMs: number }, atMs: number): void {
     this.#inFlight.splice(this.#inFlight.indexOf(order), 1);
     if (this.#known(order.transfer.key, atMs) === undefined) this.#accept(order.transfer, atMs);

@@ -1,4 +1,4 @@
 import type { DelivererDeps } from '../../src/activities/deps.js';
 
-/** Delivers nothing: what a step has announced stays pending in its rows. */
+/** A deliverer that does nothing: announced events stay pending in their rows. */
 export const silentDeliverer: DelivererDeps['deliverer'] = { begin: () => undefined };

@@ -4,15 +4,15 @@ import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
 export type Tarpit = {
   readonly url: string;
-  /** Requests that wait for an answer at this moment. */
+  /** The number of requests that are waiting for an answer now. */
   readonly held: () => number;
-  /** The `webhook-id` of every request, in the order of their arrival. */
+  /** The `webhook-id` of every request, in order of arrival. */
   readonly asked: readonly string[];
-  /** Breaks every connection off and takes no more. */
+  /** Breaks all connections and accepts no more. */
   readonly close: () => Promise<void>;
 };
 
-/** A receiver that takes every request and answers none. */
+/** A receiver that accepts every request and never responds. */
 export async function startTarpit(): Promise<Tarpit> {
   const waiting = new Set<ServerResponse>();
   const asked: string[] = [];

@@ -4,15 +4,15 @@ import { connect, type Socket } from 'node:net';
 import { createServer } from 'node:tls';
 import type { makeCertificates } from '../fixtures/certificates.js';
 
-/** What ends TLS in front of a server, and lets in who has a certificate of the authority. */
+/** A TLS terminator in front of a server. It requires a client certificate of the authority. */
 export type TlsLine = {
   readonly address: string;
-  /** How many callers have been let in. */
+  /** The number of clients accepted so far. */
   readonly count: () => number;
   readonly close: () => Promise<void>;
 };
 
-/** Opens a line to a gRPC server at `host:port` that has no TLS of its own. */
+/** Opens a TLS terminator for a gRPC server at `host:port` that has no TLS itself. */
 export async function openTlsLine(
   target: string,
   { ca, server: own }: Awaited<ReturnType<typeof makeCertificates>>,

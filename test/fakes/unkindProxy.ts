@@ -3,16 +3,16 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { buffer } from 'node:stream/consumers';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
-/** What happens to a request between a client and the API. */
+/** What the proxy does to a request between a client and the API. */
 export type Fault =
-  /** None: it is there for the order. */
+  /** No fault; keeps the place of a request in the sequence. */
   | 'passed on'
-  /** It is executed, and the connection ends in place of the answer, or in the middle of it. */
+  /** The request is executed, but the connection ends instead of the answer, or in the middle of it. */
   | 'answer lost'
   | 'answer cut'
-  /** It is executed, and its answer never comes. */
+  /** The request is executed, but its answer never arrives. */
   | 'silence'
-  /** It is not passed on: the connection ends, or this is answered in its place. */
+  /** The request is not forwarded: the connection ends, or the proxy sends this response itself. */
   | 'hung up'
   | {
       readonly status: number;
@@ -29,14 +29,14 @@ export type SeenRequest = {
 
 export type UnkindProxy = {
   readonly url: string;
-  /** Every request of a route so far, such as `POST /v1/payouts`. */
+  /** All requests of a route so far, such as `POST /v1/payouts`. */
   readonly seen: (route: string) => readonly SeenRequest[];
-  /** What happens to the next requests of a route, one each; later ones are passed on. */
+  /** Sets the faults of the next requests of a route, one each; later requests are forwarded. */
   readonly faults: (route: string, ...faults: readonly Fault[]) => void;
   readonly close: () => Promise<void>;
 };
 
-/** Opens a proxy in front of an API, on a port of its own. */
+/** Opens a proxy in front of an API, on a separate port. */
 export async function startUnkindProxy(apiUrl: string): Promise<UnkindProxy> {
   const seen: SeenRequest[] = [];
   const pending = new Map<string, Fault[]>();
@@ -81,7 +81,7 @@ async function serve(
   const answered = Buffer.from(await answer.arrayBuffer());
   if (fault === 'silence') return;
   if (fault === 'answer lost') return void request.socket.destroy();
-  // What fetch has decoded is another length.
+  // fetch has decoded the body, so the original encoding and length no longer apply.
   const kept = [...answer.headers].filter(
     ([name]) => !/^(content-encoding|connection)$/.test(name),
   );
@@ -91,7 +91,7 @@ async function serve(
   response.write(answered.subarray(0, answered.length / 2), () => request.socket.destroy());
 }
 
-/** What belongs to the connection stays on it. */
+/** Headers of the connection itself, which are not forwarded. */
 const ofConnection = new Set(['connection', 'host', 'content-length', 'transfer-encoding']);
 
 function headersOf({ headers }: IncomingMessage): Headers {

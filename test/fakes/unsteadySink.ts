@@ -4,10 +4,10 @@ import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 import type { ReceivedWebhook } from './receiver.js';
 import { assertGenuine } from './webhookSecrets.js';
 
-/** What a sink does with a request: takes it, answers with another status, or breaks it off. */
+/** How a sink treats a request: the status that it responds with, or a dropped connection. */
 type Mood = number | 'drop';
 
-/** A receiver that is not always well; of what it has taken it remembers the sequences. */
+/** A receiver that sometimes fails. It records the sequence numbers of the events that it accepted. */
 export async function startUnsteadySink(moodOf: (request: number) => Mood) {
   const taken: number[] = [];
   const received: ReceivedWebhook[] = [];

@@ -3,26 +3,26 @@ import { connectDatabase, type Database, exactlyOne } from '../../src/db/client.
 import { createTestDatabase, storeReferenceRates, type TestDatabase } from '../servers/database.js';
 
 /**
- * A database whose time stands still until a test moves it, together with this process's own.
+ * A database whose clock stands still until a test moves it, together with this process's clock.
  *
- * PostgreSQL finds `now()` by the search path, so a function of that name in a schema before
- * `pg_catalog` takes the place of the server's clock in every statement and trigger of the
- * service, whatever its columns are called; defaults, which are bound when a table is made, are
- * bound anew. `Date` is moved with it, so that whatever clock the code under test compares with
- * tells the same time. Nothing is faked but time: days pass in one statement.
+ * PostgreSQL resolves `now()` by the search path, so a function of that name in a schema before
+ * `pg_catalog` replaces the server's clock in every statement and trigger of the service, whatever
+ * the columns are called. Column defaults are bound when a table is created, so they are rebound.
+ * `Date` moves along, so that all clocks that the code under test compares show the same time.
+ * Only time is faked: days pass in one statement.
  */
 export type VirtualTime = TestDatabase & {
   readonly advance: (byMs: number) => Promise<void>;
   /**
-   * Begins anew, some days later, with rates of that day; the days before are closed on the
-   * statements, so that what happens in one test is nothing to the next.
+   * Moves the clock some days ahead, stores rates for that day, and closes the statements of the days
+   * before, so that events of one test do not affect the next.
    */
   readonly beginAnew: () => Promise<void>;
-  /** Gives the process its own clock back and drops the database. */
+  /** Restores the process's real clock and drops the database. */
   readonly drop: () => Promise<void>;
 };
 
-/** Noon is far from midnight, where a test that waits an hour would see another day. */
+/** Noon is far from midnight, so a test that waits an hour stays within one day. */
 const noonMs = 12 * 60 * 60 * 1000;
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -34,7 +34,7 @@ export async function createVirtualTime(): Promise<VirtualTime> {
     `alter database ${name} set search_path = virtual, pg_catalog, public;
      alter database ${name} set synchronous_commit = off`,
   );
-  // What is set for a database holds for the connections that are opened afterwards.
+  // Database settings only apply to connections opened afterwards.
   await Promise.all([test.database, test.worker].map((open) => open.end({ timeout: 5 })));
   const [database, worker] = [connect(test.url), connect(test.urls.worker)];
   const startMs = Math.floor(Date.now() / dayMs) * dayMs + noonMs;
@@ -67,13 +67,13 @@ export async function createVirtualTime(): Promise<VirtualTime> {
   };
 }
 
-/** Plans are kept: these tables stay small, and planning would be half of all the work. */
+/** Plans are cached: these tables stay small, and planning would be half of all the work. */
 function connect(url: string): Database {
   const options = { poolSize: 4, applicationName: 'test' };
   return connectDatabase({ url: `${url}?plan_cache_mode=auto`, ...options });
 }
 
-/** A clock that is not the one in use would make every test of time pass by standing still. */
+/** Verifies that the virtual clock is in use: otherwise tests of time would pass without any time passing. */
 async function checkTime(database: Database, expectedMs: number): Promise<void> {
   const [row] = await database<{ now: Date; bound: number }[]>`
     select now() as now,

@@ -4,10 +4,10 @@ import { publicKeySet } from '../../src/webhooks/signature.js';
 import { webhookKeys } from '../fixtures/webhookKeys.js';
 import type { ReceivedWebhook } from './receiver.js';
 
-/** What verifies by the secrets that this process was shown: each endpoint's, and each rotation's. */
+/** Verifiers for every secret that this process has seen: one per endpoint and per rotation. */
 const verifiers: Webhook[] = [];
 
-/** Remembers the secret of an answer of the API, or of an endpoint that a test makes, if there is one. */
+/** Remembers the secret, if any, of an API answer or of an endpoint that a test creates. */
 export function rememberSecret({ secret }: { readonly secret?: unknown }): void {
   if (typeof secret === 'string' && secret.startsWith('whsec_')) {
     verifiers.push(new Webhook(secret));
@@ -15,15 +15,15 @@ export function rememberSecret({ secret }: { readonly secret?: unknown }): void 
 }
 
 /**
- * Throws unless each of the webhooks verifies by one of the secrets, and by the service's public keys
- * where it has such a signature as well: by libraries that share no code with ours.
+ * Throws unless each webhook's signature verifies with one of the secrets and, where it also has an
+ * asymmetric signature, with the service's public keys. It uses libraries that share no code with ours.
  */
 export async function assertGenuine(webhooks: readonly ReceivedWebhook[]): Promise<void> {
   for (const webhook of webhooks) {
     const id = webhook.headers['webhook-id'];
     const index = verifiers.findIndex((verifier) => isGenuine(verifier, webhook));
     if (index < 0) throw new Error(`None of ${verifiers.length} secrets verifies ${id}.`);
-    // First from now on: a receiver gets most of its webhooks by one secret.
+    // Moved to the front, because a receiver gets most of its webhooks signed with one secret.
     verifiers.unshift(...verifiers.splice(index, 1));
     for (const signature of (webhook.headers['webhook-signature'] ?? '').split(' ')) {
       if (!signature.startsWith('v1a,') || (await isOurs(webhook, signature.slice(4)))) continue;
@@ -32,7 +32,7 @@ export async function assertGenuine(webhooks: readonly ReceivedWebhook[]): Promi
   }
 }
 
-/** Whatever the time is by now: a test on a slow machine ends more than five minutes after its first webhook. */
+/** Ignores the webhook's age: on a slow machine a test may end more than five minutes after its first one. */
 function isGenuine(verifier: Webhook, { headers, body }: ReceivedWebhook): boolean {
   const sentAt = new Date(Number(headers['webhook-timestamp']) * 1000);
   const signature = verifier.sign(headers['webhook-id'] ?? '', sentAt, body);
