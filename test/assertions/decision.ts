@@ -7,10 +7,10 @@ import {
 } from '../../src/domain/acceptance.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
 
-/** Everything that the decision on a payout by itself looks at. */
+/** All inputs of the decision on a single payout. */
 export type Facts = PriceFacts & { readonly availableOf: (currency: string) => bigint };
 
-/** Both halves of the decision, for a payout by itself. */
+/** Runs both steps of the decision, pricing and funding, for a single payout. */
 export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refusal {
   const priced = priceOf(request, facts);
   if (isRefusal(priced)) return priced;

@@ -36,13 +36,15 @@ const openapi = z.looseObject({
   components: z.looseObject({ schemas: z.record(z.string(), z.unknown()) }),
 });
 
-/** /openapi.json of one version, with what it takes to check an answer by it. */
+/** The /openapi.json of one version, with a function to check answers against it. */
 export type Document = z.infer<typeof openapi> & {
-  /** What is wrong with a value, by the schema at a JSON pointer of the document. */
+  /**
+   * Describes how a value violates the schema at a JSON pointer in the document; undefined if it is valid.
+   */
   readonly faultOf: (pointer: string, value: unknown) => string | undefined;
 };
 
-/** Reads the document of a version from the API; `fetch` it yourself to see its headers. */
+/** Reads the document of a version from the API; a test that needs the headers must fetch it directly. */
 export async function readDocument(apiUrl: string, version: string): Promise<Document> {
   const url = `${apiUrl}/openapi.json?version=${version}`;
   const response = await fetch(url, { signal: AbortSignal.timeout(30_000) });
@@ -60,8 +62,8 @@ export async function readDocument(apiUrl: string, version: string): Promise<Doc
 }
 
 /**
- * Integrators must bear a member that is new to them, so the document allows it. The tests do
- * not: a member that the document does not name is one that somebody forgot to put there.
+ * Forbids additional members in every object schema. The document allows them, because integrators
+ * must tolerate new members; but a member that tests see and the document lacks has been forgotten.
  */
 function closed(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(closed);
@@ -73,10 +75,10 @@ function closed(schema: unknown): unknown {
     : copy;
 }
 
-/** One a version: every API of a test run publishes the same. */
+/** One document per version: all APIs of a test run publish the same. */
 const documents = new Map<string, Promise<Document>>();
 
-/** Throws when an answer, or a JSON body that was taken, is not as /openapi.json announces. */
+/** Throws when an answer, or an accepted JSON body, does not match /openapi.json. */
 export async function assertDocumented(
   apiUrl: string,
   request: string,
@@ -90,7 +92,7 @@ export async function assertDocumented(
   }
   const known = documents.get(version) ?? readDocument(apiUrl, version);
   documents.set(version, known);
-  // Whoever asks next asks again when the API was away.
+  // Not cached if the API was unreachable, so that the next caller fetches it again.
   known.catch(() => documents.delete(version));
   const faults = [
     ...faultsOf(await known, request, answer),
@@ -104,7 +106,7 @@ export async function assertDocumented(
   );
 }
 
-/** Whatever no operation answers, be it no route or another method, is a problem. */
+/** Responses outside any operation, for unknown routes or methods, must be problems. */
 const problemPointer = '/components/schemas/problem';
 
 function faultsOf(document: Document, request: string, answer: ApiAnswer): readonly string[] {
@@ -126,7 +128,7 @@ function faultsOf(document: Document, request: string, answer: ApiAnswer): reado
   return [...(fault === undefined ? [] : [fault]), ...headerFaults(document, response, answer)];
 }
 
-/** What was taken must be what a generated client could have sent. */
+/** An accepted body must be one that a generated client could send. */
 function sentFaults(document: Document, request: string, sent: unknown): readonly string[] {
   const [method = '', url = ''] = request.split(' ');
   const found = findOperation(document, method, url);
@@ -136,7 +138,7 @@ function sentFaults(document: Document, request: string, sent: unknown): readonl
   return fault === undefined ? [] : [`a body was taken that is not announced: ${fault}`];
 }
 
-/** A query that was taken has no name that is not announced, and every one that is required. */
+/** An accepted query must have no undocumented names and all required ones. */
 function queryFaults(document: Document, request: string): readonly string[] {
   const [method = '', url = ''] = request.split(' ');
   const { operation } = findOperation(document, method, url) ?? {};
@@ -178,7 +180,7 @@ function headerFaults(
   });
 }
 
-/** The operation of a request, and where in the document it is. */
+/** Finds the operation of a request and its JSON pointer in the document. */
 function findOperation(document: Document, method: string, url: string) {
   const { pathname } = new URL(url, 'http://localhost');
   for (const [template, operations] of Object.entries(document.paths)) {
@@ -190,7 +192,7 @@ function findOperation(document: Document, method: string, url: string) {
   return undefined;
 }
 
-/** RFC 6901, and encoded for the fragment of a URI. */
+/** Escapes a name for a JSON pointer (RFC 6901) in the fragment of a URI. */
 function escaped(name: string): string {
   return encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'));
 }

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { startStopwatch } from './stopwatch.js';
 
-/** Short against everything that is waited for, which takes a tenth of a second and more. */
+/** Pause between polls. It is short compared with typical waits of a tenth of a second or more. */
 const pauseMs = 50;
 
 /**
- * Looks again and again until there is something to see, for what no event tells of: a row,
- * a file, another process.
+ * Polls until `look` returns a value, for changes without a notification: a row, a file, another
+ * process.
  *
- * @throws Error naming `what` when the limit passes first; whatever `look` throws
+ * @throws Error naming `what` when the limit passes first, and any error from `look`
  */
 export async function eventually<T>(
   what: string,

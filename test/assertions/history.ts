@@ -1,6 +1,6 @@
 import { beneficiary } from '../fixtures/requestPayout.js';
 
-/** A history as JSON without what is of the machine that made it: nobody needs it to replay. */
+/** Removes details of the recording machine from a history in JSON: a replay does not need them. */
 export function withoutMachine(history: string): string {
   const blank: Readonly<Record<string, string>> = { identity: 'recorded', stackTrace: '' };
   const parsed: unknown = JSON.parse(history, (key, value: unknown) =>
@@ -9,13 +9,13 @@ export function withoutMachine(history: string): string {
   return `${JSON.stringify(parsed, null, 2)}\n`;
 }
 
-/** What a person could be told by: an IBAN (ISO 13616), or the name that tests pay to. */
+/** Values that could identify a person: an IBAN (ISO 13616), or the beneficiary name used in tests. */
 const personal = new RegExp(
   `\\b[A-Z]{2}\\d{2}[A-Z0-9]{11,30}\\b|${beneficiary.name.replace(' ', '|')}`,
   'g',
 );
 
-/** Every text of a history in JSON, its payloads decoded. */
+/** Every text in a history in JSON, with payloads decoded. */
 export function textsIn(history: string): readonly string[] {
   const texts: string[] = [];
   JSON.parse(history, (key, value: unknown) => {
@@ -26,7 +26,7 @@ export function textsIn(history: string): readonly string[] {
   return texts;
 }
 
-/** The personal data in the payloads of a history in JSON, and anywhere else in it. */
+/** All personal data in a history in JSON, in its payloads or elsewhere. */
 export function personalDataIn(history: string): readonly string[] {
   return textsIn(history).flatMap((text) => text.match(personal) ?? []);
 }

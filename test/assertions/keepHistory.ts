@@ -8,13 +8,13 @@ import { workflowBundle } from '../servers/workflowBundle.js';
 import { personalDataIn, withoutMachine } from './history.js';
 
 /**
- * A run with `RECORD_HISTORIES=v2` keeps the histories that are checked as
- * `test/replay/histories/….v2.json`, next to those that are there: production still has
- * workflows with the histories of older code.
+ * When set, as in `RECORD_HISTORIES=v2`, the checked histories are stored as
+ * `test/replay/histories/….v2.json`, next to the existing ones. Those stay, because production still
+ * has workflows with histories of older code.
  */
 const version = process.env['RECORD_HISTORIES'];
 
-/** Checks the history of a workflow's latest run, and stores it when this is a recording. */
+/** Replays the history of a workflow's latest run, and stores it if this is a recording. */
 export async function keepHistory(
   { client }: TimeSkipping,
   name: string,
@@ -26,6 +26,6 @@ export async function keepHistory(
   expect(personalDataIn(text)).toEqual([]);
   if (version === undefined) return;
   const file = new URL(`../replay/histories/${name}.${version}.json`, import.meta.url);
-  // A history that is there is never replaced: it is what some production has.
+  // Fails if the file exists: a stored history is never replaced, as some production may have it.
   await writeFile(fileURLToPath(file), text, { flag: 'wx' });
 }

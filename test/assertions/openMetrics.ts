@@ -1,10 +1,10 @@
-/** A sample: name, labels, value; no timestamp and no exemplar. */
+/** A sample: name, labels, value; without a timestamp or an exemplar. */
 const sampleForm =
   /^([a-zA-Z_:][\w:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\"n])*"(?:,(?=[a-zA-Z_])|(?=\})))*)\})? (\+Inf|-Inf|NaN|[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)$/;
 const describedForm =
   /^# (?:TYPE ([\w:]+) (\w+)|HELP ([\w:]+) (?:[^"\\]|\\[\\"n])*|UNIT ([\w:]+) \w+)$/;
 
-/** What samples of each type are named beside the family. */
+/** The suffixes that samples of each type add to the name of their family. */
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   gauge: [''],
   unknown: [''],
@@ -14,8 +14,8 @@ const suffixes: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * What breaks the rules of OpenMetrics 1.0 in a text: form of each line, each family once and in one
- * piece, samples named for its type, no sample twice, and an end that is marked.
+ * Returns the violations of OpenMetrics 1.0 in a text. Checked are: the syntax of each line, that every
+ * family is contiguous, that sample names fit their type, that no sample is repeated, and the end mark.
  */
 export function openMetricsFaults(text: string): readonly string[] {
   const faults: string[] = [];

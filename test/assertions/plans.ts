@@ -2,7 +2,7 @@ import postgres from 'postgres';
 import { z } from 'zod';
 import type { Database } from '../../src/db/client.js';
 
-/** What a statement did: the rows it read from tables, and the tables it read as a whole. */
+/** How a statement was executed: the number of rows read, and the tables scanned sequentially. */
 export type Plan = {
   readonly text: string;
   readonly rowsRead: number;
@@ -34,14 +34,14 @@ const explained = z.object({ 'Query Text': z.string(), Plan: node });
 const marker = 'select 1 as marker';
 
 export type PlanReader = {
-  /** Connected as the service is, but for telling how each statement was carried out. */
+  /** A connection with the service's settings, which also reports the plan of each statement. */
   readonly database: Database;
-  /** The plans of the statements that `work` ran. */
+  /** Returns the plans of the statements that `work` ran. */
   readonly plansOf: (work: () => Promise<unknown>) => Promise<readonly Plan[]>;
   readonly close: () => Promise<void>;
 };
 
-/** Reads the plans that statements really ran by, through PostgreSQL's auto_explain. */
+/** Opens a connection that captures the plans of executed statements through auto_explain. */
 export async function openPlanReader(url: string): Promise<PlanReader> {
   let plans: Plan[] = [];
   const database: Database = postgres(url, {
@@ -70,7 +70,7 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
     plansOf: async (work) => {
       plans = [];
       await work();
-      // A plan is told when its statement is closed, which is after its rows have arrived.
+      // A plan arrives when its statement is closed, after the rows; this statement forces that.
       await database.unsafe(marker);
       return plans.filter(({ text }) => !text.startsWith(marker));
     },
@@ -80,7 +80,7 @@ export async function openPlanReader(url: string): Promise<PlanReader> {
 
 function planOf(json: string): Plan {
   const { 'Query Text': text, Plan: root } = explained.parse(JSON.parse(json));
-  // The rows of a subquery are counted where they are read, below it.
+  // The rows of a subquery scan are counted at the scan below it.
   const scans = nodesOf(root).filter((scan) => /(?<!Subquery) Scan$/.test(scan['Node Type']));
   return {
     text: `${text}\n${json}`,

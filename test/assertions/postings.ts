@@ -1,10 +1,10 @@
 import type { Database } from '../../src/db/client.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 
-/** What an entry does to an account, `account:CURRENCY` → minor units; nothing is left out. */
+/** The effect of an entry on each account: `account:CURRENCY` → minor units, without omissions. */
 export type Postings = Readonly<Record<string, bigint>>;
 
-/** The postings of a payout, one record an entry, by the entry's kind in their order. */
+/** The postings of a payout: one record per entry, keyed by the entry's kind, in order. */
 export async function postingsOf(
   database: Database,
   payoutId: string,
@@ -24,8 +24,8 @@ export async function postingsOf(
 }
 
 /**
- * What the table of the design says that a payout of 2-digit currencies posts, worked out
- * here from the frozen amounts with integers alone. `returnedMinor` is what the rail got back.
+ * The postings that the design's table specifies for a payout in two-decimal currencies, calculated
+ * here from the frozen amounts with integers only. `returnedMinor` is the amount that the rail got back.
  */
 export function expectedPostings(row: PayoutRow, returnedMinor = row.receiveMinor ?? 0n) {
   const { sourceCurrency: S, destinationCurrency: D } = row;
@@ -66,7 +66,7 @@ function nonZero(postings: Postings): Postings {
   return Object.fromEntries(Object.entries(postings).filter(([, minor]) => minor !== 0n));
 }
 
-/** An amount times an exact decimal rate, rounded down. */
+/** Multiplies an amount by an exact decimal rate and rounds down. */
 function floorAt(minor: bigint, rate: string): bigint {
   const [whole = '0', fraction = ''] = rate.split('.');
   return (minor * BigInt(whole + fraction)) / 10n ** BigInt(fraction.length);

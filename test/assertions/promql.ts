@@ -1,6 +1,6 @@
 import { parser } from '@prometheus-io/lezer-promql';
 
-/** What Prometheus' own grammar finds in an expression: the metrics that it names, and where it is wrong. */
+/** Parses an expression with Prometheus' own grammar. Returns its metrics and its syntax errors. */
 export function readPromql(expression: string) {
   const metrics = new Set<string>();
   const mistakes: string[] = [];
@@ -13,10 +13,10 @@ export function readPromql(expression: string) {
   return { metrics, mistakes };
 }
 
-/** A metric of Prometheus' own, made of others. */
+/** Metrics that Prometheus itself generates. */
 const ofPrometheus = new Set(['up', 'ALERTS']);
 
-/** The metrics that processes have to export for these expressions, without the suffixes of histograms. */
+/** The metrics that processes must export for these expressions, without histogram suffixes. */
 export function metricsNamedIn(expressions: readonly string[]): ReadonlySet<string> {
   const names = expressions.flatMap((expression) => [...readPromql(expression).metrics]);
   const families = names.map((name) => name.replace(/_(bucket|count|sum)$/, ''));

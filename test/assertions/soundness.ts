@@ -4,12 +4,12 @@ import { isFinal, statusHistory } from '../../src/domain/payout.js';
 import type { Interleaving } from '../fixtures/interleaving.js';
 
 /**
- * What has to be true of payouts whatever happened to them. The database writes its own diary for
- * it (`keepDiary`): what was told, moved, posted and decided, in their order and by transaction,
- * so that nothing has to be looked at between two steps.
+ * Invariants of payouts that must hold whatever happened to them. The database keeps a diary for them
+ * (`keepDiary`): reports, status changes, postings and commands, in order and with their transactions,
+ * so that nothing has to be checked between steps.
  */
 
-/** Has the database note, beside every write that counts, which transaction made it. */
+/** Makes the database record every relevant write together with its transaction. */
 export async function keepDiary(database: Database): Promise<void> {
   await database.unsafe(diary);
 }
@@ -89,7 +89,7 @@ type Evidence = {
   }[];
   readonly unapplied: number;
   readonly unbalanced: number;
-  /** Payouts that the sweep will look at, by themselves or with their chunk. */
+  /** Payouts that the sweep will process, by themselves or with their chunk. */
   readonly due: ReadonlySet<string>;
 };
 
@@ -125,7 +125,7 @@ async function evidenceOf(database: Database, run: Interleaving): Promise<Eviden
   };
 }
 
-/** Every way in which a run was wrong, one sentence each; none, if all is well. */
+/** Describes every violation of the invariants in a run, one sentence each; empty if there is none. */
 export async function faultsOf(database: Database, run: Interleaving): Promise<readonly string[]> {
   const evidence = await evidenceOf(database, run);
   const numbers = evidence.events.map(({ sequence }) => Number(sequence));
@@ -141,7 +141,7 @@ export async function faultsOf(database: Database, run: Interleaving): Promise<r
   ];
 }
 
-/** What happened to the payouts that faults are about, line by line. */
+/** The trace of the payouts that the faults are about, line by line. */
 export function storyOf(run: Interleaving, faults: readonly string[]): string {
   const about = new Set(faults.map((fault) => Number(/^payout (\d+)/.exec(fault)?.[1] ?? -1)));
   return run.trace
@@ -168,7 +168,7 @@ function faultsOfPayout(row: LockedPayout, run: Interleaving, evidence: Evidence
   ];
 }
 
-/** The bank pays once at most, and never what was given back. */
+/** The bank pays at most once, and never pays money that was released to the customer. */
 function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly string[]) {
   const { bank, asked } = run;
   const faults: string[] = [];
@@ -192,7 +192,7 @@ function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly s
   return faults;
 }
 
-/** Status, history, postings and events say the same. */
+/** Status, history, postings and events agree. */
 function faultsOfRecord(
   row: LockedPayout,
   entries: readonly string[],
@@ -223,7 +223,7 @@ function faultsOfRecord(
   return faults;
 }
 
-/** What was answered is what happened, however often it was asked. */
+/** The answer to a command matches what happened, however often the command was repeated. */
 function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[] {
   const faults: string[] = [];
   const own = answers.filter(({ payoutId }) => payoutId === row.id);
@@ -232,7 +232,7 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
     const { command, outcome, detail, action } = answer;
     const before = first.get(action);
     first.set(action, before ?? answer);
-    // What left no line in the audit was not the payout's driver's to answer; it is asked anew.
+    // A command without an audit line did not reach the payout's driver, so its repeat is a new command.
     const isSame = before === undefined || (outcome === before.outcome && detail === before.detail);
     if (!isSame && before.isAudited) {
       faults.push(`${command.kind} was answered "${before.detail}" and again "${detail}"`);
@@ -248,7 +248,7 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
   return faults;
 }
 
-/** An end has a cause: the bank's refusal, a person's release, somebody's cancellation. */
+/** A final status has a cause: the bank's rejection, an operator's release, or a cancellation. */
 function faultsOfEnds({ id, status }: LockedPayout, run: Interleaving): string[] {
   const asked = run.asked.filter(({ input }) => input.id === id);
   const has = (kind: string) => asked.some(({ command }) => command.kind === kind);
@@ -261,7 +261,7 @@ function faultsOfEnds({ id, status }: LockedPayout, run: Interleaving): string[]
   return [];
 }
 
-/** While facts contradict each other, only a person moves the customer's money. */
+/** While facts contradict each other, only a command of a person moves the customer's money. */
 function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
   const faults: string[] = [];
   const people = new Set(
@@ -274,7 +274,7 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
     ),
   );
   let isContradicted = false;
-  /** What gives money back and was told before: it was true when the contradiction came. */
+  /** Whether a refusal or a return was reported before the contradiction, and so justifies a refund. */
   let wasRefused = false;
   for (const line of diary) {
     if (line.kind === 'told') {
@@ -300,7 +300,7 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
 
 const disputes = new Set(['amount_mismatch', 'contradiction', 'return_short']);
 
-/** Less than 90 % of what was sent. */
+/** Whether less than 90 % of the sent amount was returned. */
 function isShort({ receiveMinor, returnedMinor }: LockedPayout): boolean {
   return (returnedMinor ?? 0n) * 100n < (receiveMinor ?? 0n) * 90n;
 }
@@ -313,7 +313,7 @@ function isMismatch(
   return fact.amountMinor !== `${row.receiveMinor}` || fact.currency !== row.destinationCurrency;
 }
 
-/** Over, or with a person, or due by itself, or an item of a chunk that is due. */
+/** Whether the payout is final, parked for an operator, due itself, or an item of a due chunk. */
 function isLookedAfter(row: LockedPayout, { due }: Evidence): boolean {
   return isFinal(row.status) || row.attentionReason !== null || due.has(row.id);
 }

@@ -4,8 +4,8 @@ const processorTimes = '/proc/stat';
 const hasProcessorTimes = existsSync(processorTimes);
 
 /**
- * What the processors have done since the machine started, and what they would have done had its
- * host not served others meanwhile, in ticks. Only Linux says so.
+ * Processor time used since the machine started, and the time that would have been used without
+ * steal, in ticks. Only Linux reports both.
  */
 function processorTicks(): { readonly done: number; readonly wanted: number } {
   if (!hasProcessorTimes) return { done: 0, wanted: 0 };
@@ -19,8 +19,8 @@ function processorTicks(): { readonly done: number; readonly wanted: number } {
 }
 
 /**
- * A clock that runs slower while the host gives the machine's processors to others: a limit in its
- * milliseconds is one for what runs here, and not for its neighbors.
+ * Starts a clock that slows down while the host gives this machine's processors to others. Limits
+ * measured with it apply to the work done here, and not to that of neighbors.
  */
 export function startStopwatch(): () => number {
   const startedMs = performance.now();
