@@ -2,33 +2,33 @@ import { join } from 'node:path';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/longestFirst.js';
 
-// Some two hundred processes load the same modules: each after the first finds them compiled.
+// About two hundred processes load the same modules; the cache saves all but the first from compiling them.
 process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.cache/compiled');
 
-/** Real servers answer slowly on a busy machine; a hang still ends within these. */
+/** Timeouts long enough for real servers on a busy machine, but short enough to end a hang. */
 const polled = { poll: { timeout: 20_000 } } as const;
 const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: polled } as const;
 
-/** They measure time, so nothing else runs beside them. */
+/** Tests that measure time, so nothing else runs at the same time. */
 const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
 
-/** The worker of batches gives way to everything else: beside many tests it takes minutes. */
+/** The batch worker yields to everything else, so next to many other tests these take minutes. */
 const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
 
 /**
- * Temporal as in production, which is built before. Twenty requests a second are kept up for minutes, on
- * two of everything: nothing else runs beside it either.
+ * Runs Temporal as in production, built beforehand. It sustains twenty requests per second for minutes
+ * on two replicas of everything, so nothing else runs at the same time either.
  */
 const topology = ['test/e2e/rolling-replacement.test.ts'];
 
 /**
- * What a busy machine disturbs, when those that load it are done: a clock that jumps goes on while
- * a workflow is kept waiting, and the worker of batches has to get its turn. None needs a core of
- * its own, so three files run beside each other.
+ * Tests that a busy machine disturbs, run after those that load it: a skipping clock continues while a
+ * workflow is kept waiting, and the batch worker needs its share of the processor. None needs a core
+ * of its own, so three files run at the same time.
  */
 const calm = { maxWorkers: 3, sequence: { groupOrder: 1 } } as const;
 
-/** They need a database each and no other server. */
+/** Tests that need a database each and no other server. */
 const databaseOnly = [
   'test/integration/interleavings-{known,new}.test.ts',
   'test/integration/{batch,list}-plans.test.ts',
@@ -51,16 +51,17 @@ const onBuild = {
   expect: polled,
 };
 
-// V8 counts the calls of what is compiled after it was asked to: no file before may have loaded it.
+// V8 only counts calls of code compiled after counting began, so no earlier file may have loaded that code.
 const counting = ['test/unit/decode.test.ts'];
 
 const hasOwnTemporals = (process.env['TEMPORAL_ADDRESS'] ?? '') === '';
 
 export default defineConfig({
   test: {
-    // Files of most projects share their processes, one after another (`isolate: false`): to load the
-    // service and Temporal's SDK takes as long as many a file. What a file changes in its process it
-    // puts back. Three for two cores: half of what the longest files take is waiting.
+    // Files of most projects share processes, one after another (`isolate: false`), because loading the
+    // service and Temporal's SDK takes as long as many a file. Each file must undo its changes to the
+    // process.
+    // Three workers on two cores, because the longest files spend half their time waiting.
     pool: 'forks',
     maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
@@ -72,7 +73,7 @@ export default defineConfig({
           include: ['test/unit/**/*.test.ts', 'test/architecture.test.ts'],
           exclude: [...configDefaults.exclude, ...counting],
           isolate: false,
-          // Properties run thousands of cases, and the cores are shared.
+          // Property tests run thousands of cases on shared cores.
           testTimeout: 60_000,
         },
       },
@@ -111,7 +112,7 @@ export default defineConfig({
           name: 'integration',
           include: ['test/{integration,clients}/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...databaseOnly, ...alone],
-          // The workers of two files would take each other's tasks from one Temporal.
+          // With only one Temporal server, the workers of two files would take each other's tasks.
           fileParallelism: hasOwnTemporals,
           isolate: !hasOwnTemporals,
           ...onSystem,
@@ -129,7 +130,7 @@ export default defineConfig({
       },
       {
         test: {
-          // Bugs are planted in a copy of the source, and tests of the other projects must fail.
+          // Plants bugs in a copy of the source, where tests of the other projects must then fail.
           name: 'planted',
           include: ['test/planted/**/*.test.ts'],
           globalSetup: ['test/servers/globalPostgres.ts'],

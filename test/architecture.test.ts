@@ -25,33 +25,43 @@ const source = new Map([
   ...readSourceFiles(sandboxRoot, 'sandbox/'),
 ]);
 /**
- * What a newcomer has to read is the service; all that one machine needs to run it stands beside
- * it. Who needs more than this should first look for what can go: 2,270 of them came with what two
- * audits had found, 420 with what integrators meet first (a document that clients of every language
- * are generated from, sentences that say how to correct a request, guides, retries that pay once), 530
- * with accounts of 18 countries, every IBAN, and rates to look at, 390 with dated fees and spreads and
- * prices that explain themselves, 460 with limits, account states and exposure, 390 with personal
- * data that is encrypted and can be erased, 150 with when a payout arrives, 170 with addresses
- * and what else holders of accounts have, 350 with past rates, a signed table of them, accounts of
- * eight more countries, and corridors that are closed by command, 750 with webhooks: verified by
- * public key, logged with each attempt, a feed that waits, and endpoints with secrets that are replaced,
- * 200 with endpoints that fail for days, 140 with batches of events and ranges of them, 390 with
- * endpoints that answer a challenge before they get events, and test messages, 90 with an egress proxy
- * and a log that redelivery keeps, 20 with fewer signals beside a receiver that hangs, 80 with requirements
- * as JSON Schema and rates of another age for tests, 180 with operators' keys, 240 with a Temporal that is
- * reached by TLS and stores nothing that can be read without a key, 300 with metrics of what waits and what
- * moves, 1,090 with what operators see: what a payout waits for and which commands would be accepted,
- * help for each command, and a doctor, 114 with what a restored database has lost and orphans, 170 with
- * traces, 20 with OpenMetrics, 53 with what runbooks were missing: endpoints that fail, standbys, clocks and
- * certificates, 40 with migrations that give way to requests and workers whose builds Temporal knows, 34
- * with limits of a corridor, 20 with hints for amounts, nulls and plus signs, 16 with a command line
- * that loads no metrics, 257 with operators who sign in at
- * their company's provider, and 42 with books that one bad day, sum or payout keeps nobody from reading.
+ * Size limits. Newcomers have to read the service; everything that one machine needs to run it is in
+ * sandbox/ and does not count. Before you raise a limit, look for code to delete. Lines added so far:
+ * - 2,270: findings of two audits
+ * - 420: what integrators meet first (a document from which clients in every language are generated,
+ *   messages that explain how to correct a request, guides, retries that pay once)
+ * - 530: accounts in 18 countries, every IBAN, and published rates
+ * - 390: dated fees and spreads, and prices that explain themselves
+ * - 460: limits, account states and exposure
+ * - 390: personal data that is encrypted and can be erased
+ * - 150: arrival times of payouts
+ * - 170: addresses and other details of account holders
+ * - 350: past rates, a signed table of them, accounts in eight more countries, closing corridors by command
+ * - 750: webhooks: public-key signatures, a log of every attempt, a feed that waits, secret rotation
+ * - 200: endpoints that fail for days
+ * - 140: batches and ranges of events
+ * - 390: endpoint challenges before the first event, and test messages
+ * - 90: an egress proxy, and a log that redelivery keeps
+ * - 20: fewer signals while a receiver hangs
+ * - 80: requirements as JSON Schema, and rates of another age for tests
+ * - 180: operators' keys
+ * - 240: Temporal over TLS, with everything that it stores encrypted
+ * - 300: metrics of backlogs and of throughput
+ * - 1,090: operators' views (what a payout waits for, which commands would be accepted), help, a doctor
+ * - 114: what a restored database has lost, and orphans
+ * - 170: traces; 20: OpenMetrics
+ * - 53: gaps in the runbooks (failing endpoints, standbys, clocks, certificates)
+ * - 40: migrations that give way to requests, and workers whose builds Temporal knows
+ * - 34: limits of a corridor
+ * - 20: hints for amounts, nulls and plus signs
+ * - 16: a command line that loads no metrics
+ * - 257: operators who sign in with their company's provider
+ * - 42: books that stay readable despite a bad day, sum or payout
  */
 const limits = { linesPerFile: 450, linesOfCode: 21_414 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
-/** Where a floating-point function touches no money, and why. */
+/** Files where a floating-point function is harmless because it touches no money, with the reason. */
 const floatExceptions: Readonly<Record<string, string>> = {};
 
 const files = (texts: Readonly<Record<string, string>>) => new Map(Object.entries(texts));
@@ -245,7 +255,7 @@ describe('each rule of the source', () => {
 });
 
 describe('the workflow bundle', () => {
-  /** Bundles a copy of the workflows, after a change to one of them; returns what was refused. */
+  /** Bundles a copy of the workflows with one of them changed; returns the refused modules. */
   async function refusalsOf(change: (payout: string) => string): Promise<readonly string[]> {
     const copy = mkdtempSync(join(tmpdir(), 'corridor-bundle-'));
     const refused: string[] = [];

@@ -1,19 +1,19 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize, relative, sep } from 'node:path';
 
-/** The text of every TypeScript file of a folder, by its path in it: `domain/money.ts`. */
+/** The text of every TypeScript file in a folder, by its relative path such as `domain/money.ts`. */
 export type SourceFiles = ReadonlyMap<string, string>;
 
-/** What breaks a rule, one sentence each; empty when the rule holds. */
+/** Violations of a rule, one sentence each; empty if the rule holds. */
 export type Violations = readonly string[];
 
 type Import = { readonly specifier: string; readonly isType: boolean };
 
-/** What a part of src may import; a target is a folder (`domain/`) or a file without `.ts`. */
+/** What a part of src may import. A target is a folder (`domain/`) or a file without `.ts`. */
 type Rule = {
   readonly ours: readonly string[];
   readonly types?: readonly string[];
-  /** The packages it may use; any, Node's own included, when there is no list. */
+  /** The packages that the part may use; without a list, any package and Node's own modules. */
   readonly packages?: readonly string[];
 };
 
@@ -21,8 +21,8 @@ const readsNothing: Rule = { ours: [] };
 const composes: Rule = { ours: [''] };
 
 /**
- * Who may import whom (design, section 8). The first entry that a path starts with decides, and
- * every file may import its own entry's folder.
+ * Which part may import which (design, section 8). The first entry whose prefix matches a path
+ * applies, and every file may import from its own entry's folder.
  */
 const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['domain/', { ours: [], packages: ['big.js', 'ibantools'] }],
@@ -97,7 +97,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['process', { ours: ['config', 'tracing'] }],
 ];
 
-/** Where processes begin; every other file is there because one of these needs it. */
+/** Entry points of processes. Every other file must be reachable from one of them. */
 const entries = [
   'api/main.ts',
   'worker/main.ts',
@@ -106,19 +106,19 @@ const entries = [
   'cli/main.ts',
   'sandbox/bank/main.ts',
   'workflows/index.ts',
-  // Loaded by the SDK, by its path.
+  // Loaded by the SDK, which is given its path.
   'temporal/failureConverter.ts',
-  // Bundled beside the workflows, by its path.
+  // Bundled with the workflows by its path.
   'workflows/traced.ts',
   'codec/main.ts',
   'signIn/main.ts',
 ];
 
-/** Files that may hand `process.env` on as a whole, to a configuration or to a child process. */
+/** Files that may pass all of `process.env` to a configuration or to a child process. */
 const passesEnvironment = /^(api\/main\.ts|worker\/|codec\/|signIn\/main|cli\/|sandbox\/)/;
 const readsEnvironment = new Set(['config.ts', 'sandbox/bank/main.ts']);
 
-/** The files of a folder; `prefix` is what their paths begin with where it is not `src`. */
+/** Reads the files of a folder. `prefix` is prepended to their paths if the folder is not `src`. */
 export function readSourceFiles(root: string, prefix = ''): SourceFiles {
   const paths = readdirSync(root, { recursive: true, encoding: 'utf8' });
   const files = paths.filter((path) => path.endsWith('.ts')).sort();
@@ -130,7 +130,7 @@ export function readSourceFiles(root: string, prefix = ''): SourceFiles {
   );
 }
 
-/** Imports outside of the table: of another part, or of a package that the part does not use. */
+/** Imports that the table does not allow: from another part, or of a package that the part may not use. */
 export function forbiddenImports(files: SourceFiles): Violations {
   return perFile(files, (path, text) => {
     const entry = table.find(([part]) => path.startsWith(part));
@@ -145,7 +145,7 @@ export function forbiddenImports(files: SourceFiles): Violations {
 function isAllowed(path: string, part: string, rule: Rule, { specifier, isType }: Import): boolean {
   if (!specifier.startsWith('.')) return rule.packages?.includes(specifier) ?? true;
   const target = targetOf(path, specifier);
-  // What a file keeps as data, beside it and under its name.
+  // A file may import its own data: the JSON file of the same name next to it.
   if (target === path.replace(/ts$/, 'json')) return true;
   const own = part.endsWith('/') ? [part] : [];
   const allowed = [...own, ...rule.ours, ...(isType ? (rule.types ?? []) : [])];
@@ -155,8 +155,8 @@ function isAllowed(path: string, part: string, rule: Rule, { specifier, isType }
 }
 
 /**
- * Relative imports that name no file of source, and dynamic ones that cannot be read off the text.
- * What is data (JSON) the compiler looks for.
+ * Relative imports that match no source file, and dynamic imports whose path is not a literal. The
+ * compiler checks imports of data (JSON).
  */
 export function unreadableImports(files: SourceFiles): Violations {
   return perFile(files, (path, text) => [
@@ -170,7 +170,7 @@ export function unreadableImports(files: SourceFiles): Violations {
   ]);
 }
 
-/** Rings of files that import each other, types included: such files can only be read together. */
+/** Cycles of files that import each other, including types: such files can only be understood together. */
 export function importCycles(files: SourceFiles): Violations {
   const finished = new Set<string>();
   const cycles: string[] = [];
@@ -185,7 +185,7 @@ export function importCycles(files: SourceFiles): Violations {
   return cycles;
 }
 
-/** Files that no process needs. */
+/** Files that no entry point reaches. */
 export function unreachableFiles(files: SourceFiles): Violations {
   const reached = new Set<string>();
   const visit = (path: string) => {
@@ -199,7 +199,7 @@ export function unreachableFiles(files: SourceFiles): Violations {
     .map((path) => `${path} is imported by nothing that runs`);
 }
 
-/** Only config.ts and the bank's main read a variable; mains pass the environment on whole. */
+/** Only config.ts and the bank's main may read variables; mains pass on the whole environment. */
 export function environmentReaders(files: SourceFiles): Violations {
   return perFile(files, (path, text) => {
     if (readsEnvironment.has(path)) return [];
@@ -213,7 +213,7 @@ export function environmentReaders(files: SourceFiles): Violations {
   });
 }
 
-/** Names that say nothing of what is in the file or the folder. */
+/** Names that say nothing about the content of a file or folder. */
 export function emptyNames(files: SourceFiles): Violations {
   const empty = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'manager', 'misc']);
   return perFile(files, (path) => {
@@ -223,7 +223,7 @@ export function emptyNames(files: SourceFiles): Violations {
   });
 }
 
-/** Files past `linesPerFile`, comments included, and a whole past `linesOfCode`, without them. */
+/** Files longer than `linesPerFile` with comments, and a total above `linesOfCode` without comments. */
 export function oversize(
   files: SourceFiles,
   limits: { readonly linesPerFile: number; readonly linesOfCode: number },
@@ -238,7 +238,7 @@ export function oversize(
   ];
 }
 
-/** Clocks, chance and effects in the domain: the same input would not give the same answer. */
+/** Clocks, randomness and effects in the domain: with them, equal input could give different results. */
 export function impureDomain(files: SourceFiles): Violations {
   const effect =
     /\bDate\.now\b|\bDate\(\)|\bMath\.random\b|\b(?:process|performance|crypto|console)\.|\b(?:fetch|setTimeout|setInterval|setImmediate|queueMicrotask)\(/;
@@ -248,7 +248,7 @@ export function impureDomain(files: SourceFiles): Violations {
   });
 }
 
-/** Floating point in the folders that hold money and rates, but for the files of `exceptions`. */
+/** Floating point in the folders that handle money and rates, except in the files of `exceptions`. */
 export function floats(
   files: SourceFiles,
   exceptions: Readonly<Record<string, string>>,
@@ -261,7 +261,7 @@ export function floats(
   });
 }
 
-/** What somebody meant to do later belongs in an issue. */
+/** Markers of unfinished work, which belongs in an issue. */
 export function leftovers(files: SourceFiles): Violations {
   return perFile(files, (path, text) => {
     const found = /\b(?:TODO|FIXME|XXX|HACK)\b/.exec(text);
@@ -283,7 +283,9 @@ function importedFiles(files: SourceFiles, path: string): readonly string[] {
     .filter((target) => files.has(target));
 }
 
-/** `./money.js`, seen from `domain/fx.ts`, is `domain/money.ts`; `src` and `sandbox` are neighbours. */
+/**
+ * Resolves an import: `./money.js` in `domain/fx.ts` is `domain/money.ts`; `src` and `sandbox` are siblings.
+ */
 function targetOf(path: string, specifier: string): string {
   const target = relative('.', normalize(join(dirname(path), specifier)));
   return target
@@ -294,8 +296,8 @@ function targetOf(path: string, specifier: string): string {
 }
 
 /**
- * The imports of a formatted file, where each begins a line. `import { type A }` counts as a
- * value: with `verbatimModuleSyntax` it still loads the file.
+ * The imports of a formatted file, in which each one starts a line. `import { type A }` counts as a
+ * value import: with `verbatimModuleSyntax` it still loads the file.
  */
 function importsOf(text: string): readonly Import[] {
   const code = withoutComments(text);
@@ -319,7 +321,7 @@ function linesOfCode(text: string): number {
     .filter((line) => line.trim() !== '').length;
 }
 
-/** Strings are matched first, so that `//` in a URL stays. */
+/** Removes comments. The pattern matches strings first, so that `//` in a URL is kept. */
 function withoutComments(text: string): string {
   const tokens =
     /('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|\/\*[\s\S]*?\*\/|\/\/[^\n]*/g;

@@ -1,8 +1,8 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take a minute and more, the longest first: begun last, each would be waited for with
- * a core that has nothing to do. Those that mostly wait are between those that only compute.
+ * Files that take a minute or more, longest first: started last, one of them would keep the run
+ * waiting with an idle core. Files that mostly wait alternate with files that mostly compute.
  */
 const long: readonly string[] = [
   'integration/batch-plans',
@@ -26,12 +26,12 @@ const placeOf = ({ moduleId }: TestSpecification) => {
   return place === -1 ? long.length : place;
 };
 
-/** The order of a run: what is waited for longest, then project by project as Vitest has them. */
+/** Orders a run: the longest files first, then project by project in Vitest's usual order. */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const usual = await super.sort(files);
     const projects = [...new Set(usual.map(({ project }) => project.name))];
-    // Files of a project that share a process do so only next to each other.
+    // Files of a project only share a process if they run consecutively.
     const rank = (file: TestSpecification) =>
       placeOf(file) * projects.length + projects.indexOf(file.project.name);
     return usual.toSorted((a, b) => rank(a) - rank(b));

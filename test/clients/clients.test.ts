@@ -20,14 +20,14 @@ let system: TestSystem;
 
 beforeAll(async () => {
   const preparing = Promise.all(languages.map(({ prepare }) => prepare()));
-  // What fails there is told when the system has started, which else nobody would stop.
+  // A failed preparation is reported once the system has started: otherwise nothing would stop the system.
   preparing.catch(() => undefined);
   system = await startSystem();
   await preparing;
 });
 afterAll(() => system.stop());
 
-/** An account of its own for a program, so that its lists and its feed have nothing of others. */
+/** Opens a separate account for a program, so that its lists and its feed contain only its own objects. */
 async function openCaller(apiUrl = system.apiUrl): Promise<Caller & { accountId: string }> {
   const { apiKey, account } = await createTestAccount(system.database);
   return { apiUrl, apiKey, accountId: account.id };
@@ -35,14 +35,14 @@ async function openCaller(apiUrl = system.apiUrl): Promise<Caller & { accountId:
 
 type Finished = (work: () => Promise<void>) => void;
 
-/** A proxy of its own for a program. */
+/** Starts a separate proxy for a program. */
 async function openProxy(onTestFinished: Finished): Promise<UnkindProxy> {
   const proxy = await startUnkindProxy(system.apiUrl);
   onTestFinished(() => proxy.close());
   return proxy;
 }
 
-/** A refusal as the API words it, where it cannot be had from the API at will. */
+/** A refusal as the API words it, for codes that the API cannot be made to return at will. */
 function refusal(code: string, status: number, headers: Record<string, string> = {}) {
   const problem = { type: `/docs/errors#${code}`, title: code, status, code, detail: code };
   const body = JSON.stringify({
@@ -53,13 +53,13 @@ function refusal(code: string, status: number, headers: Record<string, string> =
   return { status, headers: { ...headers, 'content-type': 'application/problem+json' }, body };
 }
 
-/** What the API would answer, where the client is to get just that. */
+/** A response of the API with exactly this body. */
 function answered(body: unknown, status = 200) {
   const headers = { 'content-type': 'application/json' };
   return { status, headers, body: JSON.stringify(body) };
 }
 
-/** A payout that was sent, with a few fields of its own. */
+/** A sent payout with some fields replaced. */
 function payoutAs(own: { readonly id: string; readonly status?: string }) {
   const { data } = webhookExample('payout.sent', '2026-11-15');
   return { ...Object(data), ...own };
@@ -161,9 +161,10 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
 
   it('takes nothing for an answer that is none', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
-    // A text that begins as JSON, with a byte that no UTF-8 has.
+    // Text that begins like JSON but contains a byte that is invalid in UTF-8.
     const bytes = { status: 200, body: Buffer.from('{"\xff"', 'latin1') };
-    // The models of Python check what they read; the types of TypeScript are gone by then.
+    // Python's models validate what they read, so a wrong shape is refused; TypeScript has no types at run
+    // time.
     const other = name === 'Python' ? answered({ ok: true }) : bytes;
     proxy.faults('POST /v1/payouts', bytes, bytes, other, other);
     const balance = { object: 'balance', currency: 'USD', available: '0.00', held: '0.00' };
@@ -209,7 +210,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     });
     expect(proxy.seen('POST /v1/quotes')).toHaveLength(4);
     expect(proxy.seen('POST /v1/payouts')).toEqual([]);
-    // The operators of the service see who calls, in the version of the package.
+    // The User-Agent tells the service's operators which client calls, in which package version.
     const [seen] = proxy.seen('POST /v1/quotes');
     expect(seen?.userAgent).toBe(`corridor-client-${name.toLowerCase()}/${await versionOf(name)}`);
   });
@@ -362,7 +363,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const faults = ['passed on', 'answer lost', 'answer cut', { status: 503 }] as const;
     proxy.faults('GET /v1/events', ...faults);
     const running = run('feed', caller, { count: 8 });
-    // The others are made when the first page has been read.
+    // The remaining events are created after the first page has been read.
     await expect
       .poll(() => proxy.seen('GET /v1/events').length, { timeout: 20_000 })
       .toBeGreaterThan(1);
@@ -395,7 +396,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     await expect
       .poll(() => proxy.seen('GET /v1/events').length, { timeout: 20_000 })
       .toBeGreaterThan(0);
-    // It was begun before there was anything, and a second later it still is.
+    // The request began before there were any events, and after the delay it must still be open.
     await expect(Promise.race([running, delay(2_500, 'open')])).resolves.toBe('open');
     expect(proxy.seen('GET /v1/events')).toMatchObject([
       { prefer: expect.stringMatching(/^wait=\d\d$/) },
@@ -440,7 +441,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(said).toMatch(/^insufficient_funds /m);
     expect(said).toMatch(/^\d+ batch\.completed bat_/m);
 
-    // The version of the account when the endpoint was made: its rates are numbers.
+    // The account's version when the endpoint was created, in which rates are numbers.
     const body = JSON.stringify(webhookExample('payout.returned', '2026-06-01'));
     const [endpoint] = await system.database<{ id: string }[]>`
       select id from webhook_endpoints where account_id = ${caller.accountId}`;
@@ -460,7 +461,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
   });
 });
 
-/** The headers of a webhook (Standard Webhooks), as whoever has the secret makes them. */
+/** The headers of a webhook signed with the secret (Standard Webhooks). */
 function signatureOf(secret: string, body: string, timestamp = Math.floor(Date.now() / 1_000)) {
   const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
   const digest = createHmac('sha256', key).update(`evt_1.${timestamp}.${body}`).digest('base64');
@@ -478,7 +479,7 @@ async function versionOf(name: 'TypeScript' | 'Python'): Promise<string | undefi
   return /^\W*version\W+([\d.]+)/m.exec(text)?.[1];
 }
 
-/** Sends a payout of an account; returns its id. */
+/** Requests a payout and returns its ID. */
 async function pay(client: ApiClient): Promise<string> {
   const stored = await client('POST /v1/beneficiaries', {
     form: {

@@ -33,7 +33,7 @@ const pages = new Map(
     ),
   ),
 );
-/** Every page continues where these sections of the quickstart end, as its last paragraph says. */
+/** Every page continues after these sections of the quickstart, as the quickstart's last paragraph says. */
 const shared = ['Set up', 'Add a beneficiary'];
 const quickstart = pages.get('quickstart.md') ?? [];
 
@@ -80,7 +80,7 @@ it('checks the types of every example in TypeScript', async () => {
   expect(files.length).toBeGreaterThan(5);
 });
 
-/** Runs a program as a reader of the page would, in a folder with a stack and an account of its own. */
+/** Runs a program as a reader of the page would: in a separate folder with a stack and a new account. */
 async function runProgram(file: string, language: Language, text: string): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), 'corridor-docs-'));
   const { apiKey } = await createTestAccount(system.database);
@@ -115,7 +115,7 @@ function expectOutput(printed: string, shown: string, code: string): void {
   else expect(value, code).toEqual(whole);
 }
 
-/** What the page fills in. */
+/** Fills in the page's placeholders. */
 function filled(text: string): string {
   return text
     .replace('{{default version}}', defaultApiVersion)

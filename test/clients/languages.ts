@@ -12,23 +12,23 @@ import { compile, typescriptClient } from '../servers/typescriptClient.js';
 const programs = fileURLToPath(new URL('./programs/', import.meta.url));
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Whose client a program is for, and as whom it calls. */
+/** The API address and the key that a program uses. */
 export type Caller = { readonly apiUrl: string; readonly apiKey: string };
 
-/** A client with its language: what an integrator does with it. */
+/** A client library in one language, and what an integrator does with it. */
 export type Language = {
   readonly name: 'TypeScript' | 'Python';
-  /** Installs the client, and checks the types of every program that uses it. */
+  /** Installs the client and checks the types of every program that uses it. */
   readonly prepare: () => Promise<void>;
-  /** Runs a program to its end; returns the JSON of the last line that it writes. */
+  /** Runs a program until it exits; returns the JSON in the last line of its output. */
   readonly run: (program: string, caller: Caller, input?: unknown) => Promise<unknown>;
-  /** Starts what the README shows, as one program; it is ready when it listens for webhooks. */
+  /** Starts the README's code as one program, which is ready when it listens for webhooks. */
   readonly startReadme: (caller: Caller, watch: ReadmeWatch) => Promise<Part>;
 };
 
 type ReadmeWatch = { readonly port: number; readonly onLine: (line: string) => void };
 
-/** The compiler as a careful integrator sets it, and without this project's own paths. */
+/** Compiler flags that a careful integrator would use, without this project's own configuration. */
 const strict = [
   ...['--strict', '--noUncheckedIndexedAccess', '--exactOptionalPropertyTypes'],
   ...['--ignoreConfig', '--target', 'es2023', '--module', 'nodenext'],
@@ -50,7 +50,7 @@ const typescript: Language = {
     await cp(programs, folder, { recursive: true });
     await writeFile(join(folder, 'readme.ts'), await readmeOf('typescript', 'ts'));
     await compile(folder, [...strict, ...node, ...(await sourcesIn(folder, '.ts'))]);
-    // A runtime that is not Node has its types elsewhere.
+    // In runtimes other than Node, such as browsers, the types come from other libraries.
     await compile(folder, [...strict, ...browser, '--noEmit', 'journey.ts']);
   },
   run: async (program, caller, input) => {
@@ -71,7 +71,7 @@ export const python: Language = {
     await writeFile(pythonReadme(interpreter), await readmeOf('python', 'python'));
     const cache = ['--cache-dir', join(interpreter, '../../../mypy')];
     await finished(interpreter, ['-m', 'mypy', '--strict', ...cache, '-p', 'corridor']);
-    // Each is a program of its own: their names are not those of modules.
+    // Each file is a separate script, and its name need not be a valid module name.
     const checks = ['-m', 'mypy', '--strict', ...cache, '--scripts-are-modules'];
     await finished(interpreter, [...checks, ...files, pythonReadme(interpreter)]);
   },
@@ -87,7 +87,7 @@ const pythonReadme = (interpreter: string) => join(interpreter, '../../../readme
 
 export const languages = [typescript, python] as const;
 
-/** The code of a client's README, block after block. */
+/** Joins the code blocks of a client's README. */
 async function readmeOf(client: string, fence: string): Promise<string> {
   const readme = await readFile(join(root, 'clients', client, 'README.md'), 'utf8');
   return blocksOf(readme, fence).join('\n');
@@ -129,7 +129,7 @@ async function outputOf(
   return JSON.parse(output.trim().split('\n').at(-1) ?? '');
 }
 
-/** Runs a process to its end; rejects with all it has said when that is not a good one. */
+/** Runs a process until it exits; rejects with its whole output if the exit code is not 0. */
 async function finished(
   command: string,
   args: readonly string[],

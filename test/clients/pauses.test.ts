@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { type Attempt, pauseBeforeRetryMs } from '../../clients/typescript/src/retry.js';
 import { python } from './languages.js';
 
-/** What came of an attempt, and the milliseconds before the next one, at least and at most. */
+/** The result of an attempt, and the minimum and maximum pause before the next one in milliseconds. */
 type Case = readonly [Attempt & { readonly retries: number }, number | null, number | null];
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z');
@@ -15,18 +15,18 @@ const repeated = ([status, code]: readonly [number, string?]): Case => [
 const final = (kind: readonly [number, string?]): Case => [repeated(kind)[0], null, null];
 
 const cases: readonly Case[] = [
-  // No answer.
+  // No response.
   [{ retries: 0 }, 250, 750],
   [{ retries: 3 }, 2_000, 6_000],
   [{ retries: 9 }, 4_000, 12_000],
-  // Retry-After is the least there is.
+  // Retry-After is the minimum pause.
   [{ status: 429, code: 'rate_limited', retryAfter: '7', retries: 0 }, 7_000, 7_700],
   [{ status: 503, retryAfter: 'Sat, 21 Nov 2026 12:00:10 GMT', retries: 0 }, 10_000, 11_000],
   [{ status: 503, retryAfter: 'Sat, 21 Nov 2026 11:00:00 GMT', retries: 0 }, 250, 750],
   [{ status: 503, retryAfter: 'soon', retries: 0 }, 250, 750],
   [{ status: 429, code: 'rate_limited', retryAfter: '61', retries: 0 }, null, null],
   [{ status: 503, code: 'rate_unavailable', retryAfter: '5', retries: 0 }, 5_000, 5_500],
-  // What the errors page says may be sent again, and what a proxy answers.
+  // Codes that the errors page calls repeatable, and responses of proxies.
   ...(
     [
       [408, 'request_timeout'],
@@ -55,7 +55,7 @@ const cases: readonly Case[] = [
   ...([[401, 'api_key_invalid'], [500], [404], [307], [409]] as const).map(final),
 ];
 
-/** The clients make up a number of [0, 1); these are the ends of it. */
+/** The pauses at both ends of the random number in [0, 1) that the clients draw. */
 const told = [cases.map(([, least]) => least), cases.map(([, , most]) => most)];
 const ends = [0, 1];
 

@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { bugs, type Catcher } from './bugs.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-/** What the tests of the list read; the processes of `dist/` are not among it. */
+/** The folders and files that the catching tests need. The processes of `dist/` are not needed. */
 const copied = [
   'src',
   'sandbox',
@@ -19,7 +19,7 @@ const copied = [
   'vitest.config.ts',
 ];
 
-/** One test takes some seconds, most of them for its start; a busy machine has this many. */
+/** Time limit for one test. It takes some seconds, mostly to start; the rest allows for a busy machine. */
 const runLimitMs = 90_000;
 
 let copy: string;
@@ -48,7 +48,7 @@ const report = z.object({
 
 type Ran = { readonly passed: readonly string[]; readonly failures: readonly string[] };
 
-/** Runs these tests in the copy. A file that cannot be loaded has neither kind of result. */
+/** Runs these tests in the copy. A file that cannot be loaded yields neither passes nor failures. */
 async function run(catchers: readonly Catcher[]): Promise<Ran> {
   const outputFile = join(copy, 'report.json');
   await rm(outputFile, { force: true });
@@ -73,9 +73,9 @@ async function run(catchers: readonly Catcher[]): Promise<Ran> {
   };
 }
 
-/** All output of a vitest of the copy, which shares this run's PostgreSQL and nothing else. */
+/** Returns the output of vitest in the copy, which shares only PostgreSQL with this run. */
 function finished(args: readonly string[]): Promise<string> {
-  // What this vitest tells its own workers is not for another one.
+  // The variables that this vitest sets for its own workers must not reach the other one.
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST'));
   const env = { ...Object.fromEntries(own), DATABASE_URL: inject('postgresUrl') };
   const vitest = join(copy, 'node_modules/vitest/vitest.mjs');
@@ -94,7 +94,7 @@ function finished(args: readonly string[]): Promise<string> {
 
 const catchers = new Map(bugs.map(({ caughtBy }) => [caughtBy.test, caughtBy]));
 
-// A start takes longer than the tests do, and nothing is changed between these.
+// One run for all, as starting takes longer than the tests and the source stays the same.
 describe('without a bug it passes', () => {
   let ran: Ran;
   beforeAll(async () => {
@@ -119,7 +119,7 @@ describe('it is caught that', () => {
     );
     try {
       const { failures } = await run([bug.caughtBy]);
-      // An error of another kind would say that the patch does not fit, not that it is caught.
+      // Any other error would mean that the patch does not fit, not that the bug was caught.
       expect(failures).toContainEqual(expect.stringMatching(/^AssertionError/));
     } finally {
       await writeFile(path, source);

@@ -22,10 +22,10 @@ import {
 } from '../servers/workflowBundle.js';
 
 /**
- * Workflows that production has open were begun by older code, and the code of today goes on
- * with them. Each file is the history of a run that some release may have left behind; see
- * test/workflow/histories.test.ts for how they are made. A change that fails here needs
- * `patched()`, or a new history in place of an old one that no release ever made.
+ * Open workflows in production were started by older code and continue on today's code. Each file is
+ * the history of a run that some release may have left behind; test/workflow/histories.test.ts
+ * explains how the files are made. A change that fails here needs `patched()`, or a new history in
+ * place of an old one that no release ever produced.
  */
 const folder = fileURLToPath(new URL('histories', import.meta.url));
 const files = readdirSync(folder);
@@ -119,7 +119,7 @@ describe('a history', () => {
   });
 });
 
-/** Bundles a copy of the workflows in which one of them is another. */
+/** Bundles a copy of the workflows in which one file is changed. */
 async function bundleChanged(
   workflow: string,
   change: (text: string) => string,

@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Starts the first chunk as its batch does, and hands it to the test with workers running. */
+/** Starts the first chunk as its batch does, and runs the test with workers running. */
 async function drive(
   { batchId, activities }: Pick<ScriptedBatch, 'batchId' | 'activities'>,
   test: (handle: Handle) => Promise<void>,
@@ -49,7 +49,7 @@ const toItsEnd = async (handle: Handle) => {
   await handle.result();
 };
 
-/** The longest that it rests after the n-th look in a row that has brought nothing. */
+/** The maximum pause of a chunk after the n-th successive poll without news. */
 const pauseMs = (count: number) => Math.min(10 * secondMs * 2 ** count, 15 * minuteMs);
 
 async function timersOf(handle: Handle): Promise<number> {

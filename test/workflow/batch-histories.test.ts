@@ -23,7 +23,7 @@ import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
-// The ways of a batch and of its chunks on the real ledger, one history each.
+// Every path of a batch and of its chunks on the real ledger, with one history each.
 
 let server: TimeSkipping;
 let store: TestDatabase;
@@ -44,7 +44,7 @@ type Asked = {
   readonly instead?: Partial<Activities>;
 };
 
-/** A batch that was just requested, with what its workflows need beside them. */
+/** Requests a batch and runs its workflows with everything that they need. */
 async function ride(
   { count, mode = 'best_effort', funds = 10n ** 9n, rail = new QuietRail(), instead = {} }: Asked,
   take: (batchId: string) => Promise<void>,
@@ -74,7 +74,7 @@ async function ride(
   return (await findBatchById(database, batchId))?.status;
 }
 
-/** Waits until the rail has everything, and returns the ids in the order of the request. */
+/** Waits until the rail has received every payout; returns their IDs in the order of the request. */
 async function untilSent(batchId: string, count: number): Promise<readonly string[]> {
   return eventually('the rail to have everything', 20_000, async () => {
     const items = await statusesOfItems(store.database, batchId);
@@ -83,7 +83,7 @@ async function untilSent(batchId: string, count: number): Promise<readonly strin
   });
 }
 
-/** What the API does with callbacks; the rail claims to have paid so much. */
+/** Stores a report as the API does for a callback. By default the rail reports the correct amount. */
 async function callBack(ids: readonly string[], amountMinor?: string): Promise<void> {
   const { database } = store;
   const [first = ''] = ids;
@@ -105,8 +105,8 @@ async function callBack(ids: readonly string[], amountMinor?: string): Promise<v
 const resultOf = (workflowId: string) => server.client.workflow.getHandle(workflowId).result();
 
 /**
- * Waits in real time. Who waits for a result has the server skip time, and while an activity waits for a
- * processor it knows no other moment than the end of the workflow's own time, years later.
+ * Waits in real time. Awaiting a result makes the server skip time. If an activity is waiting for a
+ * processor then, the next event that the server knows is the workflow's own timeout, years later.
  */
 async function untilCompleted(workflowIds: readonly string[]): Promise<void> {
   await eventually('its workflows to be completed', 60_000, async () => {
@@ -132,7 +132,7 @@ describe('the histories of a batch name no person and replay, when it is', () =>
   it('settled by poll', async () => {
     const { database } = store;
     const rail = new QuietRail({ settlesAfterLookups: 1 });
-    // What a look of five seconds finds that brings nothing, without the seconds.
+    // Has the result of a five-second poll without news, but takes no time.
     const instead = { applyChunkEvents: (chunk: Chunk) => countChunk(database, chunk) };
     const status = await ride({ count: 2, rail, instead }, async (batchId) => {
       await startBatch(server.client, batchId);
@@ -151,7 +151,7 @@ describe('the histories of a batch name no person and replay, when it is', () =>
       await callBack([second], '1');
       await resultOf(`${batchId}/0`);
       await keepHistory(server, 'batch-chunk-handed-over', `${batchId}/0`);
-      // The payout's own workflow waits for a person.
+      // The payout's own workflow is parked for an operator.
       await server.client.workflow.getHandle(second).terminate();
     });
     expect(status).toBe('processing');

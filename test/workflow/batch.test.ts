@@ -8,7 +8,7 @@ import { cancelBatchUpdate, railUpdateSignal } from '../../src/workflows/message
 import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
-/** Longer than a cancellation takes here. */
+/** Time limit for a cancellation: longer than one takes in these tests. */
 const cancelLimitMs = 20_000;
 
 let server: TimeSkipping;
@@ -20,7 +20,7 @@ afterAll(() => server.stop());
 
 type Handle = WorkflowHandle<typeof batch>;
 
-/** Starts the batch as the API does, and hands it to the test with workers running. */
+/** Starts the batch as the API does, and runs the test with workers running. */
 async function drive(script: ScriptedBatch, test: (handle: Handle) => Promise<unknown>) {
   await server.withWorkers(script.activities, async () => {
     await startBatch(server.client, script.batchId);
@@ -37,10 +37,10 @@ const chunkOf = ({ batchId }: ScriptedBatch, number: number) =>
 const cancel = ({ batchId }: ScriptedBatch) =>
   cancelBatchItems(server.client, batchId, cancelLimitMs);
 
-/** Every chunk, as an activity is asked for it. */
+/** Every chunk, as passed to an activity. */
 const everyChunk = [{ number: 0 }, { number: 1 }, { number: 2 }];
 
-/** The chunks whose workflows a run has started. */
+/** The IDs of the chunk workflows that a run has started. */
 async function startedBy(handle: Handle): Promise<readonly string[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? []).flatMap(
@@ -48,7 +48,7 @@ async function startedBy(handle: Handle): Promise<readonly string[]> {
   );
 }
 
-/** The seconds of each pause that a run has begun, and how many of them were waited for to their end. */
+/** The length of each timer that a run has started, in seconds, and the number of timers that fired. */
 async function timersOf(handle: Handle) {
   const { events } = await handle.fetchHistory();
   const started = (events ?? []).flatMap(({ timerStartedEventAttributes: timer }) =>
@@ -58,7 +58,7 @@ async function timersOf(handle: Handle) {
   return { started, fired };
 }
 
-/** A promise and what resolves it. */
+/** A promise and the function that resolves it. */
 function createGate() {
   let open = () => {};
   const opened = new Promise<void>((resolve) => {
@@ -122,7 +122,7 @@ describe('a batch', () => {
       await isBegun;
       expect((await chunkOf(script, 1).describe()).runId).toBe(runId);
       script.stands = standing();
-      // The chunk is no child of this batch, which would not learn of its end.
+      // The chunk is not a child of this batch, which therefore does not learn that it has ended.
       await handleOf(script).signal(railUpdateSignal);
       await chunkOf(script, 1).signal(railUpdateSignal);
       await Promise.all([handleOf(script).result(), chunkOf(script, 1).result()]);
@@ -256,7 +256,7 @@ describe('a batch that is canceled', () => {
 });
 
 describe('a batch that waits', () => {
-  // Once a workflow has left children behind, the clock of its server no longer jumps (sdk-java#2392).
+  // After a workflow has left child workflows behind, its server no longer skips time (sdk-java#2392).
   beforeAll(async () => {
     await server.stop();
     server = await startTimeSkipping();

@@ -19,39 +19,39 @@ import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.j
 import { startImpatient, type TestServer } from '../servers/timeSkipping.js';
 import { loggedErrors } from '../servers/workflowBundle.js';
 
-// Every workflow, wherever it can wait for long, on a server that soon suggests a new run.
+// Every workflow, at every place where it may wait for long, on a server that soon suggests a new run.
 
-/** More than any workflow here needs until it waits, and few enough to be reached in a second. */
+/** More events than any workflow here needs before it waits, but few enough to reach within a second. */
 const suggestedAfterEvents = 50;
 
-/** A run that has so many events does not do as the server suggests. */
+/** A run with this many events has ignored the server's suggestion. */
 const mostEvents = 4 * suggestedAfterEvents;
 
-/** More than the slowest of them takes for so many on a busy machine. */
+/** Time limit for a new run: longer than the slowest one takes on a busy machine. */
 const patienceMs = 30_000;
 
-/** A workflow that begins so many is hurried from one into the next by itself. */
+/** Maximum number of runs: a workflow with more of them keeps continuing as new without need. */
 const mostRuns = 10;
 
 let server: TestServer;
 
 beforeAll(async () => {
-  // What another file has made fail on purpose, in the same process, is its own business.
+  // Errors that another file has provoked on purpose in the same process do not count here.
   loggedErrors.splice(0);
   server = await startImpatient(suggestedAfterEvents);
 });
 afterAll(() => server.stop());
 afterEach(async () => {
-  // What a failed test has left behind must not be carried on by the workers of the next.
+  // Workflows that a failed test left behind must not run on the next test's workers.
   for await (const { workflowId } of server.client.workflow.list({ query: isRunning })) {
-    // The list lags behind: some of these have ended since.
+    // The list is eventually consistent: some of these workflows have ended already.
     await handleOf(workflowId)
       .terminate()
       .catch((error: unknown) => {
         if (!(error instanceof WorkflowNotFoundError)) throw error;
       });
   }
-  // A workflow that turns in circles would show itself here.
+  // A workflow that loops would log errors here.
   expect([...new Set(loggedErrors.splice(0))]).toEqual([]);
 });
 
@@ -61,7 +61,7 @@ const handleOf = (workflowId: string) => server.client.workflow.getHandle(workfl
 
 const runOf = async (handle: WorkflowHandle) => (await handle.describe()).runId;
 
-/** Nudges a workflow until a new run of it has begun: the id of the run that has ended. */
+/** Nudges a workflow until it continues as new; returns the ID of the run that has ended. */
 async function untilNewRun(
   workflowId: string,
   nudge: () => Promise<unknown>,
@@ -78,10 +78,12 @@ async function untilNewRun(
   });
 }
 
-/** Two tasks may end so without harm: the server asks again when something has come meanwhile. */
+/**
+ * Two tasks per run may fail with this cause: an event arrived meanwhile, and the server retries the task.
+ */
 const unhandledCommand = 1;
 
-/** The runs from this one on, each without a workflow task that failed or timed out. */
+/** The runs from this one on. Verifies that none has a workflow task that failed or timed out. */
 async function runsFrom(workflowId: string, firstRunId: string): Promise<readonly string[]> {
   const runs = [firstRunId];
   for (const runId of runs) {
@@ -146,7 +148,7 @@ describe('a payout', () => {
     await expect(handleOf(script.id).result()).resolves.toBe('settled');
   }
 
-  /** A rail that keeps what it was sent to itself for so long, by the time it was given. */
+  /** A payout on a rail that reports nothing within this settlement time. */
   const silentFor = (settleInMs: number, does: Partial<PayoutActivities> = {}) => {
     const script = new ScriptedPayout(newId('payout'), does);
     script.row = { ...script.row, settleInMs };
@@ -179,8 +181,8 @@ describe('a payout', () => {
       lastStep: 'submitPayouts',
       shown: notParked,
     },
-    // It asks after a minute, or when a shorter time is over. Pauses as long as those of a real
-    // rail would leave it no second attempt, and it would be parked by a machine that is slow.
+    // It polls after a minute, or earlier if its time is over. With pauses as long as a real rail's there
+    // would be no second attempt, and a slow machine would park the payout.
     {
       place: 'the rail that it polls',
       script: () => silentFor(20, { pollRail: () => Promise.reject(retryLater('no news', 1_000)) }),

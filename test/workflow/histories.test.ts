@@ -20,13 +20,13 @@ const halfAMinuteMs = 30_000;
 const hourMs = 60 * 60 * 1000;
 const dayMs = 24 * hourMs;
 
-// The ways of a payout on the real ledger, one history each.
+// Every path of a payout on the real ledger, with one history each.
 
-/** A payout that was just requested, and what can happen to it. */
+/** A payout that was just requested, and the events that can happen to it. */
 type Ride = {
   readonly row: PayoutRow;
   readonly handle: WorkflowHandle<typeof payout>;
-  /** What the API does with a callback. */
+  /** Stores a report as the API does for a callback. */
   readonly tell: (kind: 'settled' | 'returned') => Promise<void>;
 };
 
@@ -60,7 +60,7 @@ async function ride(
   });
 }
 
-/** An endpoint of the account, so that events are delivered. */
+/** Adds an endpoint to the account, so that events are delivered. */
 async function listen(accountId: string): Promise<void> {
   await insertWebhookEndpoint(store.database, keyring, {
     id: newId('webhookEndpoint'),
@@ -72,7 +72,7 @@ async function listen(accountId: string): Promise<void> {
   });
 }
 
-/** What no history may hold; keepHistory looks for it. */
+/** Personal data that no history may contain; keepHistory checks for it. */
 const iban = beneficiary.iban;
 
 const operate = (row: PayoutRow, asked: OperatorCommand) =>
@@ -161,7 +161,7 @@ describe('the history of a payout names no person and replays, when the payout i
     const rail = new QuietRail({ settlesAfterLookups: 200 });
     const status = await ride('extended', { rail }, async ({ row, handle }) => {
       await server.sleep(6 * dayMs);
-      // What people could type into Temporal's own page comes into no history.
+      // Text that people may type into Temporal's own page must not enter a history.
       const typed = (update: string, ...args: [unknown, ...unknown[]]) =>
         server.client.workflow.getHandle(row.id).executeUpdate(update, { args });
       const [one, none] = ['expected one id', 'expected no argument'];
@@ -173,7 +173,7 @@ describe('the history of a payout names no person and replays, when the payout i
         );
         await expect(typed('cancel', text)).rejects.toMatchObject(because(none));
       }
-      // The activity has the clock of its process, which nobody has moved.
+      // The activity uses the clock of its process, which no test has moved.
       const until = new Date(Date.now() + 29 * dayMs).toISOString();
       const result = await operate(row, { kind: 'extendDeadline', until });
       expect(result).toMatchObject({ outcome: 'done' });

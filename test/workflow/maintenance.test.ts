@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** An activity of a part that is away for so long, and how often it was asked meanwhile. */
+/** An activity that fails until this much time has passed, and the times at which it was called. */
 function awayFor<T>(outageMs: number, answer: T) {
   const timesMs: number[] = [];
   const ask = async (): Promise<T> => {

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Starts the payout as the API does, and hands it to the test with workers running. */
+/** Starts the payout as the API does, and runs the test with workers running. */
 async function drive(script: ScriptedPayout, test: (handle: Handle) => Promise<void>) {
   await server.withWorkers(script.activities, async () => {
     await startAndAwaitDecision(server.client, startable(script), 10_000);
@@ -53,20 +53,20 @@ function handleOf({ id }: ScriptedPayout): Handle {
   return server.client.workflow.getHandle<typeof payout>(id);
 }
 
-/** The rail says something: it lies in the inbox, and the payout is nudged. */
+/** Puts a report of the rail into the inbox and nudges the payout. */
 async function tell(script: ScriptedPayout, status: 'settled' | 'returned'): Promise<void> {
   script.inbox.push(status);
   await handleOf(script).signal(railUpdateSignal);
 }
 
-/** Half the time a payout waits for its callback: afterwards it is sent and has not polled. */
+/** Waits half as long as a payout waits for its callback: by then it is sent and has not polled. */
 const untilSent = () => server.sleep(30_000);
 
 async function eventsOf(handle: Handle) {
   return (await handle.fetchHistory()).events ?? [];
 }
 
-/** The regular activities of a history; local ones are markers. */
+/** The regular activities in a history; local activities are recorded as markers. */
 async function scheduledIn(handle: Handle): Promise<readonly string[]> {
   const events = await eventsOf(handle);
   return events.flatMap(
@@ -145,7 +145,7 @@ describe('a callback', () => {
   it('that comes while an earlier one is applied is not lost', async () => {
     const script = scripted({
       applyRailEvents: async () => {
-        // A local activity holds back the signal; a regular one does not.
+        // A local activity delays the signal; a regular one does not.
         if (Context.current().info.isLocal) throw ApplicationFailure.nonRetryable('not here');
         if (script.callsOf('applyRailEvents').length === 2) {
           await tell(script, 'settled');
@@ -245,7 +245,7 @@ describe('a submission', () => {
   it('whose outcome is unknown is withdrawn when a callback settles the payout', async () => {
     const script = scripted({
       submitPayouts: async () => {
-        // A nudge without news first, which must not end the repeats.
+        // First a nudge without news, which must not end the retries.
         if (script.callsOf('submitPayouts').length === 2) {
           await handleOf(script).signal(railUpdateSignal);
         }
@@ -322,7 +322,7 @@ describe('the decision', () => {
       await expect(handle.result()).resolves.toBe('settled');
       expect((await scheduledIn(handle))[0]).toBe('decidePayouts');
     });
-    // Five local attempts, then two regular ones that fail and one that does not.
+    // Five local attempts, then two regular attempts that fail and one that succeeds.
     expect(script.callsOf('decidePayouts').length).toBe(8);
   });
 });

@@ -14,8 +14,8 @@ import { createTestAccount, createTestDatabase, type TestDatabase } from '../ser
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 /**
- * A quoted payout is refused when it is decided too late. Its age is what PostgreSQL has
- * measured or what Temporal has, whichever is more; here only Temporal's clock moves.
+ * A quoted payout is refused if it is decided too late. Its age is the larger of what PostgreSQL
+ * and Temporal have measured; here only Temporal's clock moves.
  */
 describe('a quoted payout', () => {
   let server: TimeSkipping;
@@ -29,7 +29,7 @@ describe('a quoted payout', () => {
     await store.drop();
   });
 
-  /** Runs a payout on the real ledger, its first step so long after its start. */
+  /** Runs a payout on the real ledger, with its first step delayed by this time. */
   async function decideAfter(startDelay: number) {
     const { database } = store;
     const { account } = await createTestAccount(database);

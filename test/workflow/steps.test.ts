@@ -37,14 +37,14 @@ afterAll(async () => {
   await test.drop();
 });
 
-/** The activities as a worker calls them, one attempt a call. */
+/** The activities as a worker calls them, with one attempt per call. */
 const activitiesWith = (rail: Rail, approvalAboveMinor?: bigint) =>
   payoutActivities(test.worker, rail, approvalAboveMinor);
 
-/** As every rail of these tests declares. */
+/** The limits that every rail in these tests declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
 
-/** A payout that was decided and is not at the rail yet; an endpoint listens to its account. */
+/** A payout that is accepted but not submitted yet; a webhook endpoint subscribes to its account. */
 async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<PayoutRow> {
   const { account } = await createTestAccount(test.database);
   await insertWebhookEndpoint(test.database, keyring, {
@@ -62,7 +62,7 @@ async function accepted(activities: ReturnType<typeof activitiesWith>): Promise<
   return row;
 }
 
-/** Everything that a step may leave behind, but for the call that it made. */
+/** Everything that a step may have written, except the call to the rail. */
 async function tracesOf({ id, accountId }: PayoutRow) {
   const row = await payoutOf(test.database, accountId, id);
   const { status, attentionReason } = row;
@@ -98,7 +98,7 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
     await storeRailEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
     await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
     const before = await tracesOf(row);
-    // One step that writes everything there is: it settles by the inbox, and is audited.
+    // This one step writes to every table involved: it settles by the inbox, and is audited.
     const command = { kind: 'markSettled', evidence: 'MT940, line 7' } as const;
     const input = await requested(test, id, command);
     const step = () => attempt(() => activities.executeCommand(input));
@@ -120,7 +120,7 @@ describe('a step that fails leaves nothing behind and succeeds when it is repeat
   });
 });
 
-/** A rail that never answers and keeps every key that it was given. */
+/** A rail that never answers and records every key that it receives. */
 class DeafRail extends QuietRail {
   readonly keys: string[] = [];
 
@@ -192,7 +192,7 @@ it('a cancellation that was judged before the submission began is judged again',
   let canceled: Promise<unknown> = Promise.resolve();
   await database.begin(async (submission) => {
     await database.begin(async (gate) => {
-      // Stops the cancellation when it has read that the rail was not called.
+      // Stops the cancellation after it has read that the rail has not been called.
       await gate`lock table operator_actions in access exclusive mode`;
       canceled = cancel();
       canceled.catch(() => undefined);
@@ -201,7 +201,7 @@ it('a cancellation that was judged before the submission began is judged again',
         await beginSubmission(submission, { driver: id, ids: [id], wakeInMs: 60_000 }, limits),
       ).toHaveLength(1);
     });
-    // Let go, it comes to the row, which the submission has written and not committed.
+    // Released, it waits for the row, which the submission has written but not committed.
     await untilWaiting('as age_ms|update payouts');
   });
   await Promise.allSettled([canceled]);
@@ -220,12 +220,12 @@ it('a command that is repeated after a crash answers what was done, and does it 
   const first = await step();
   expect(first.result).toMatchObject({ outcome: 'done' });
   const after = await tracesOf(row);
-  // As when the worker died after the commit, before it could answer.
+  // As if the worker had died after the commit, before it could answer.
   expect((await step()).result).toEqual(first.result);
   expect(await tracesOf(row)).toEqual(after);
 });
 
-/** Until a statement waits for a lock in the test's database, one with this in its first kilobyte. */
+/** Waits until a statement with this text in its first kilobyte waits for a lock in the test's database. */
 async function untilWaiting(text: string): Promise<void> {
   await eventually(`a statement with ${text} waits for a lock`, 10_000, async () => {
     const [row] = await test.database<{ waiting: number }[]>`

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Wakes an endpoint as the service does, and hands its workflow to the test. */
+/** Wakes an endpoint as the service does, and runs the test on its workflow. */
 async function drive(deliverDue: DeliverDue, test: (endpointId: string) => Promise<void>) {
   const endpointId = newId('webhookEndpoint');
   await server.withWorkers({ deliverDue }, async () => {
@@ -56,7 +56,7 @@ describe('the delivery workflow of an endpoint', () => {
     const deliverDue: DeliverDue = async () => {
       const nowMs = await server.now();
       timesMs.push(nowMs);
-      // One attempt is due ten hours after the first look.
+      // One attempt is due ten hours after the first call.
       const nextInMs = (timesMs[0] ?? 0) + 10 * hourMs - nowMs;
       return { nextInMs: nextInMs > 0 ? nextInMs : null };
     };
@@ -101,7 +101,7 @@ describe('the delivery workflow of an endpoint', () => {
   });
 });
 
-/** The clock jumps over each pause; what a busy machine takes beside it, and no more, is real. */
+/** Verifies the pauses. The clock skips each one; only the delay of a busy machine is real time. */
 function expectPauses(sleptMs: readonly number[], pausesMs: readonly number[]): void {
   expect(sleptMs.length).toBe(pausesMs.length);
   for (const [index, pauseMs] of pausesMs.entries()) {

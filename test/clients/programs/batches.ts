@@ -17,7 +17,7 @@ const header = 'beneficiary,source_currency,amount,metadata[order]\n';
 const rows = (...orders: readonly number[]) =>
   orders.map((order) => `${beneficiary},USD,${2_000 + order},${order}\n`).join('');
 async function* csvInPieces() {
-  // A character may be in two pieces, and so may a line.
+  // Both a character and a line may be split between two pieces.
   const bytes = new TextEncoder().encode(`${header}${beneficiary},USD,2009,Grüße\n`);
   for (const byte of bytes) yield Uint8Array.of(byte);
 }

@@ -1,6 +1,6 @@
 import type { Corridor, CorridorProblem } from '@corridor/client';
 
-/** Nobody runs this: the compiler has to find each mistake, and nothing else. */
+/** Never runs: the compiler must report exactly these mistakes. */
 export async function mistakes(corridor: Corridor, problem: CorridorProblem) {
   const live = { source_currency: 'USD', amount: 5_000 };
   // @ts-expect-error a payout has a beneficiary

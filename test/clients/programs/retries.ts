@@ -1,6 +1,6 @@
 import { Corridor, CorridorConnectionError } from '@corridor/client';
 
-// Only the time that a request is given can end one that is never answered.
+// With so long a default, only the timeout of a single request can end one that gets no response.
 const corridor = new Corridor({ timeoutMs: 600_000 });
 const details = {
   type: 'individual',

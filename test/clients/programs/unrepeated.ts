@@ -20,7 +20,7 @@ const failures = [
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
 ];
-// Its answer never comes, so only the signal ends it.
+// The response never arrives, so only the signal ends the request.
 const signal = AbortSignal.timeout(100);
 const aborted = await failureOf(corridor.account.retrieve({ signal }));
 console.log(JSON.stringify({ failures, aborted }));

@@ -12,7 +12,7 @@ type Delivery = {
   readonly headers: Record<string, string>;
   readonly body: string;
   readonly secrets: string | readonly string[];
-  /** The receiver's own: a challenge of any other is not answered. */
+  /** The receiver's own endpoints: challenges to other endpoints are not answered. */
   readonly endpoints?: string | readonly string[];
 };
 
@@ -29,7 +29,7 @@ const verdicts = deliveries.map(({ name, headers, body, secrets: named, endpoint
         refusalOf(() => verifyWebhook(body, headers, secrets)),
       ];
     const event = verifyWebhook(body, headers, secrets);
-    // Frameworks give bytes and a Headers object just as well.
+    // Frameworks may also pass bytes and a Headers object.
     verifyWebhook(new TextEncoder().encode(body), new Headers(headers), secrets);
     const challenge = challengeOf(event, endpoints);
     if (challenge !== undefined) return [name, 'answered', challenge];
