@@ -10,10 +10,10 @@ import {
   startOrderedBatch,
 } from './orderedBatch.js';
 
-/** Two chunks of two groups each; the same with 10,000 takes too long for every run of the tests. */
+/** Two chunks of two groups each. The same with 10,000 items takes too long for every test run. */
 const items = Number.parseInt(process.env['CRASH_ITEMS'] ?? '2000', 10);
 
-/** A deadline for a machine that has much to do, and not what is promised: see the annotations. */
+/** A deadline for a busy machine, not the promised time: the annotations report the actual time. */
 const limitMs = 50_000;
 
 let parts: Processes;
@@ -33,7 +33,7 @@ beforeAll(async () => {
   undisturbed = await batch.ending();
 });
 afterAll(() => parts?.remove());
-// A test that failed half-way must not make the next one fail.
+// Repairs what a failed test left down, so that the next test does not fail too.
 beforeEach(() => parts.startAll());
 afterEach(async () => {
   for (const { receiver } of batches.splice(0)) await receiver.close();
@@ -41,7 +41,7 @@ afterEach(async () => {
 
 type Annotate = (message: string) => Promise<unknown>;
 
-/** Waits for the end, from the last repair on; it is that of the batch that nobody disturbed. */
+/** Waits for the end after the last repair, and verifies that it equals that of an undisturbed batch. */
 async function expectSameEnding(batch: OrderedBatch, annotate: Annotate): Promise<void> {
   const repairedMs = performance.now();
   await batch.untilOver(limitMs);
@@ -66,7 +66,7 @@ it('ends as its orders say when nobody disturbs it', () => {
 });
 
 describe('kill -9 in the middle of a batch changes nothing of its end', () => {
-  // Each moment is seen in the rows, and none is the end: some items settle after two seconds.
+  // The rows show when each moment has come; none is after the end, as some items settle after two seconds.
   const killed: readonly [PartName, PayoutStatus][] = [
     ['batch-worker', 'processing'],
     ['batch-worker', 'settled'],

@@ -6,12 +6,12 @@ import type { Release } from '../servers/processes.js';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const temporal = '_temporalio_workflow__WEBPACK_IMPORTED_MODULE_0__';
 
-/** The name of the change, as a release would write it. */
+/** The patch ID of the change, as a release would define it. */
 export const change = 'pause-before-submit';
 
 /**
- * A release of which payouts, and the chunks of batches, pause before they are sent to the bank: a
- * copy of the build whose workflow bundle has the change, behind `patched()` or, by mistake, not.
+ * Makes a release in which payouts and batch chunks pause before they are submitted to the bank: a copy
+ * of the build with the change in its workflow bundle, either behind `patched()` or, wrongly, without it.
  */
 export async function makeChangedRelease(
   directory: string,
@@ -34,7 +34,7 @@ export async function makeChangedRelease(
       return `{ ${changed} ${submit} }`;
     },
   );
-  // The step of a payout, and the two of a chunk.
+  // One step of a payout and two of a chunk.
   if (places !== 3) throw new Error(`The bundle submits in ${places} places.`);
   await writeFile(bundle, text);
   return { dist: join(place, 'dist'), env: { TEMPORAL_WORKER_BUILD_ID: buildId } };

@@ -9,8 +9,8 @@ import { createTestAccount, unbalancedCurrencies } from '../servers/database.js'
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
- * From the last repair to the end: a sweep that finds what is due, and then a payout's way. Seconds
- * on an idle machine; on one that has much to do the batch lane, which gives way, takes minutes.
+ * Time limit from the last repair to the end: a sweep that finds the due payouts, then their processing.
+ * That takes seconds on an idle machine, but minutes on a busy one, where the batch lane yields.
  */
 const endLimitMs = 240_000;
 const testLimitMs = 400_000;
@@ -28,14 +28,14 @@ beforeAll(async () => {
   });
   customer = await openCustomer();
 });
-// A test that failed half-way must not make the next one fail.
+// Repairs what a failed test left down, so that the next test does not fail too.
 beforeEach(() => parts.startAll());
 afterAll(async () => {
   await parts?.remove();
   await line?.close();
 });
 
-/** What a client was answered, or nothing: a frozen process may sleep longer than it waits. */
+/** The API's answer, or undefined: a process may stay frozen longer than the client waits. */
 async function answerOf(asked: Promise<ApiAnswer>): Promise<ApiAnswer | undefined> {
   try {
     return await asked;
@@ -45,14 +45,14 @@ async function answerOf(asked: Promise<ApiAnswer>): Promise<ApiAnswer | undefine
   }
 }
 
-/** An account of 10,000.00 USD that sends again, under the same key, what was not taken. */
+/** A customer with 10,000.00 USD that retries requests under the same key until they are accepted. */
 type Customer = {
   readonly accountId: string;
   readonly client: ApiClient;
   readonly beneficiary: string;
-  /** Each status that the API has answered, and how often. */
+  /** How often the API has answered with each status. */
   readonly answered: ReadonlyMap<number, number>;
-  /** Resolves with the answer's id when the request has been taken. */
+  /** Resolves with the ID in the answer once the request is accepted. */
   readonly insist: (request: string, key: string, json: object) => Promise<string>;
 };
 
@@ -83,7 +83,7 @@ const itemOf = (reference: string) => ({
   reference,
 });
 
-/** Every payout of the customer settled, each paid once by the bank, and nothing failed. */
+/** Verifies that every payout of the customer settled, each paid once by the bank, and none failed. */
 async function expectAllSettled(count: number): Promise<void> {
   const states = () => parts.database`
     select status, attention_reason, refusal ->> 'code' as refused, count(*)::int as count
@@ -136,10 +136,10 @@ it(
 );
 
 describe('a process that was frozen inside of a transaction', () => {
-  /** The server ends a transaction that waits for its process by then; see db/client.ts. */
+  /** Time by which the server ends a transaction that waits for its process; see db/client.ts. */
   const heldLimitMs = 60_000;
 
-  /** How many transactions of a process wait for it, between two statements or within one. */
+  /** The number of transactions that wait for their process, between two statements or within one. */
   async function countHeld(applicationName: string): Promise<number> {
     const rows = await parts.database`
       select from pg_stat_activity
@@ -149,8 +149,8 @@ describe('a process that was frozen inside of a transaction', () => {
   }
 
   /**
-   * Freezes a process while a transaction of its waits for `lock`, lets the server finish the
-   * statement, and wakes the process when the server has ended the session.
+   * Freezes a process while one of its transactions waits for `lock`, lets the server finish the
+   * statement, and resumes the process after the server has ended the session.
    */
   async function freeze(
     name: PartName,
@@ -160,7 +160,7 @@ describe('a process that was frozen inside of a transaction', () => {
   ): Promise<unknown> {
     let asked: Promise<unknown> = Promise.resolve();
     await transaction(parts.database, async (sql) => {
-      // The test itself may idle while a busy machine gets so far.
+      // The test's own transaction may be idle for long on a busy machine.
       await sql`set local idle_in_transaction_session_timeout = '90s'`;
       await sql`set local transaction_timeout = 0`;
       await sql.unsafe(lock);
@@ -198,7 +198,7 @@ describe('a process that was frozen inside of a transaction', () => {
       await freeze(name, session, balances(), () =>
         customer.insist(request, `frozen-${name}`, bodyOf('Frozen')),
       );
-      // What comes next may get the connection that was lost.
+      // The next requests may get the lost connection.
       for (let n = 0; n < 5; n += 1) {
         await customer.insist(request, `after-${name}-${n}`, bodyOf(`After ${n}`));
       }
@@ -212,7 +212,7 @@ describe('a process that was frozen inside of a transaction', () => {
     await freeze('api', 'corridor-api', 'lock table idempotency_keys in share mode', () =>
       customer.insist('POST /v1/payouts', 'frozen-api', itemOf('Frozen')),
     );
-    // As many at once as there are connections, so that each of them is used.
+    // Enough concurrent requests to use every connection of the pool.
     const reads = await Promise.all(
       Array.from({ length: 100 }, () => customer.client('GET /v1/balances')),
     );

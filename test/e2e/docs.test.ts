@@ -62,11 +62,11 @@ it('are found with a slash at the end as well', async () => {
   expect(await second?.text()).toBe(await first?.text());
 });
 
-/** The reference is made in the browser; a guide is there at once. */
+/** Waits until the page is displayed: the reference is rendered in the browser, a guide is static. */
 async function isShown(page: Page, path: string): Promise<void> {
   await page.locator('h1').first().waitFor();
   if (path !== '/docs/reference') return;
-  // On a phone it is there, but not shown.
+  // On a phone the sidebar exists, but is hidden.
   await sidebar(page).getByText('List payouts').first().waitFor({ state: 'attached' });
 }
 
@@ -113,7 +113,7 @@ describe('/docs/reference', () => {
   });
 });
 
-/** Opens an operation's form, sends it as it stands, and returns what the API answered. */
+/** Opens an operation's form, sends it unchanged, and returns the API's answer. */
 async function tryIt(page: Page, summary: string, operation: string) {
   await sidebar(page).getByRole('link', { name: summary }).first().click();
   await page.getByRole('button', { name: new RegExp(`Test Request.*${operation}\\)`) }).click();

@@ -8,7 +8,7 @@ import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import type { Processes } from '../servers/processes.js';
 
-/** Five of a hundred items each have one of these orders for the bank; the others just settle. */
+/** Five of every hundred items have each of these orders for the bank; the others just settle. */
 const orders = [
   'simulate: reject AC04',
   'simulate: duplicate callbacks',
@@ -16,23 +16,23 @@ const orders = [
   'simulate: delay 2s',
 ];
 
-/** With `spreadS` the others settle second by second for so long, and not all at once. */
+/** With `spreadS` the other items settle over that many seconds instead of all at once. */
 function referenceOf(index: number, spreadS: number): string {
   const usual = spreadS === 0 ? `Invoice ${index}` : `simulate: delay ${index % spreadS}s`;
   return orders[index % 20] ?? usual;
 }
 
-/** A batch of an account of its own, with a receiver that listens to all of its events. */
+/** A batch on a separate account, with a receiver for all of its events. */
 export type OrderedBatch = {
   readonly id: string;
   readonly receiver: Receiver;
-  /** Resolves when there are items of this status; rejects when the batch is over by then. */
+  /** Resolves when items have this status; rejects if the batch is over first. */
   readonly untilSome: (status: PayoutStatus) => Promise<void>;
-  /** Resolves when nothing is owed any more: not to an item, an inbox, a chunk or the receiver. */
+  /** Resolves when nothing is open: no item, inbox entry, chunk or webhook delivery. */
   readonly untilOver: (limitMs: number) => Promise<void>;
-  /** What it has come to, without what differs from one run to the next. */
+  /** The result of the batch, without the parts that differ between runs. */
   readonly ending: () => Promise<Ending>;
-  /** Webhooks that the receiver has got more than once, each time but the first. */
+  /** The number of repeated webhook deliveries that the receiver got. */
   readonly duplicates: () => number;
 };
 
@@ -42,7 +42,7 @@ export type Ending = {
   /** In the order of the request. */
   readonly items: readonly ItemEnding[];
   readonly eventsOfBatch: readonly string[];
-  /** Numbers that no event of the account has. */
+  /** The number of sequence numbers that no event of the account has. */
   readonly missingSequences: bigint;
 };
 
@@ -55,11 +55,11 @@ export type ItemEnding = {
   readonly attentionReason: string | null;
   readonly events: readonly string[];
   readonly entries: readonly string[];
-  /** How often the bank has carried it out. */
+  /** The number of times that the bank has executed the item. */
   readonly transfers: number;
 };
 
-/** Asks for a batch of so many items of 20.00 USD, and returns as soon as it was taken. */
+/** Requests a batch of this many items of 20.00 USD, and returns as soon as it is accepted. */
 export async function startOrderedBatch(
   parts: Processes,
   count: number,
@@ -117,7 +117,7 @@ export async function startOrderedBatch(
   };
 }
 
-/** What a batch of so many items comes to when nobody disturbs it, by its orders alone. */
+/** The expected result of an undisturbed batch of this many items, derived from its orders alone. */
 export function expectedItems(count: number): readonly Partial<ItemEnding>[] {
   return Array.from({ length: count }, (_, index) => {
     return index % 20 === orders.indexOf('simulate: reject AC04')
@@ -143,12 +143,12 @@ export function expectedItems(count: number): readonly Partial<ItemEnding>[] {
   });
 }
 
-/** The ids of the events that the receiver has got at least once. */
+/** The IDs of the events that the receiver got at least once. */
 export function distinctEvents({ received }: Receiver): ReadonlySet<string> {
   return new Set(received.map(({ headers }) => headers['webhook-id'] ?? ''));
 }
 
-/** Undefined while the database is away, so that who looks again and again just goes on. */
+/** Returns undefined while the database is down, so that callers that poll just continue. */
 async function whenDatabaseAnswers<T>(look: () => Promise<T>): Promise<T | undefined> {
   try {
     return await look();
@@ -167,7 +167,7 @@ type Owed = {
   readonly groups?: number;
 };
 
-/** What is looked at last takes longest, and is not, as long as something before it is open. */
+/** Counts what is open. The slowest query comes last, and is skipped while anything before it is open. */
 async function pendingOf(parts: Processes, batchId: string, accountId: string): Promise<Owed> {
   const { database } = parts;
   const [early] = await database<Pick<Owed, 'batches' | 'items' | 'chunks'>[]>`
@@ -225,7 +225,7 @@ async function eventEndings({ database }: Processes, batchId: string, accountId:
   };
 }
 
-/** An answer without its id and its times. */
+/** An answer without its ID and times. */
 function stripped(body: Readonly<Record<string, unknown>>): object {
   const timed = Object.entries(body).filter(([name]) => name !== 'id' && !name.endsWith('_at'));
   return Object.fromEntries(timed);

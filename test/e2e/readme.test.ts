@@ -17,7 +17,7 @@ describe('the README', () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'corridor-readme-'));
-    // What a clone has, and the client is made of: not this one's, which other tests compile.
+    // The sources in a clone, from which the client is built; without the dist that other tests compile.
     const isSource = (path: string) => !path.endsWith('/dist');
     const client = 'clients/typescript';
     await cp(join(root, client), join(folder, client), { recursive: true, filter: isSource });

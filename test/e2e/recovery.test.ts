@@ -12,16 +12,16 @@ import { followRunbook, openOperatorShell } from '../servers/operatorShell.js';
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
- * What is promised from the last repair on is 10 s for money and 30 s for webhooks; the limits
- * are for a machine that has much to do. The annotations say what it took.
+ * The promise is 10 s for money and 30 s for webhooks after the last repair. These limits allow for a
+ * busy machine; the annotations report the actual time.
  */
 const quietLimitMs = 30_000;
 const deliveredLimitMs = 60_000;
 
-/** As long as a restart on another machine may take. */
+/** Duration of the outage: as long as a restart on another machine may take. */
 const awayMs = 10_000;
 
-/** Less than the machine can do, so that what is left over is what the outage has held up. */
+/** Pause between payouts. The load is below capacity, so that any backlog comes from the outage. */
 const intervalMs = 300;
 const mostPayouts = 200;
 
@@ -37,7 +37,7 @@ const all: readonly PartName[] = [
 type Outage = {
   readonly of: string;
   readonly away: readonly PartName[];
-  /** Resolves with what is to be looked at once everything has moved. */
+  /** Repairs the outage; resolves with the checks to make once everything has moved. */
   readonly repair: () => Promise<() => Promise<void>>;
 };
 
@@ -60,7 +60,7 @@ beforeAll(async () => {
 afterAll(() => parts?.remove());
 beforeEach(() => parts.startAll());
 
-/** Temporal comes back with nothing, and an operator follows the runbook. */
+/** Temporal restarts with an empty store, and an operator follows the runbook. */
 async function loseTemporal(): Promise<() => Promise<void>> {
   await rm(join(parts.directory, 'temporal.sqlite'));
   await parts.start('temporal');
@@ -75,7 +75,7 @@ async function loseTemporal(): Promise<() => Promise<void>> {
   return () => walk.seen('It worked when');
 }
 
-/** An account with a receiver that pays again and again, by itself and in batches, until it stops. */
+/** Opens an account with a receiver that requests single payouts and batches until it is stopped. */
 async function openBusyAccount() {
   const receiver = await startReceiver();
   onTestFinished(() => receiver.close());
@@ -100,7 +100,7 @@ async function openBusyAccount() {
   };
   const paying = (async () => {
     for (let n = 0; !isStopped && n < mostPayouts; n += 1) {
-      // Who gets no answer while a part is away goes on: what was taken is what counts.
+      // Requests without an answer during the outage are ignored: only accepted payouts count.
       void single(n).catch(() => undefined);
       if (n % 10 === 0) void batch().catch(() => undefined);
       await delay(intervalMs);
@@ -115,7 +115,7 @@ async function openBusyAccount() {
   };
 }
 
-/** Everything that was taken, and has not come to its end. */
+/** All accepted payouts that have not reached a final status. */
 async function open(accountId: string): Promise<readonly object[]> {
   return parts.database`
     select id, driver, status, attention_reason, wake_at - now() as due from payouts

@@ -29,15 +29,15 @@ import { quietRuntime, spanSink } from '../servers/workflowBundle.js';
 
 let parts: Processes;
 let receiver: Receiver;
-/** Traces are sent to it. */
+/** Receives the traces. */
 let collector: Collector;
-/** The trace that an integrator has begun, and its own span. */
+/** The trace that an integrator has begun, with the integrator's own span. */
 const trace = { id: '4bf92f3577b34da6a3ce929d0e0e4736', span: '00f067aa0ba902b7' };
-/** All webhooks leave through it. */
+/** The proxy for all webhooks. */
 let proxy: ConnectProxy;
-/** What may stand nowhere but in its own answer: whoever has it can use it. */
+/** Secrets that may appear only in the answer that issues them: anyone who has one can use it. */
 const secrets = new Map<string, string>();
-/** What only its account may see: neither logs nor histories may have it. */
+/** Data that only its account may see, and which neither logs nor histories may contain. */
 const personal = new Map<string, string>([
   ['a name', 'Zaphod Plantagenet'],
   ['a reference', 'geheime Rechnung 4711'],
@@ -45,7 +45,7 @@ const personal = new Map<string, string>([
 ]);
 const answers: { readonly request: string; readonly text: string }[] = [];
 
-/** German check digits (ISO 13616), so that the IBAN is one that nothing else uses. */
+/** An IBAN with valid German check digits (ISO 13616), which nothing else uses. */
 function ibanOf(account: string): string {
   const check = 98n - (BigInt(`37040044${account}131400`) % 97n);
   return `DE${String(check).padStart(2, '0')}37040044${account}`;
@@ -55,7 +55,7 @@ const iban = ibanOf('0907060504');
 const wrongIban = `${iban.slice(0, 2)}${iban.slice(2, 4) === '11' ? '12' : '11'}${iban.slice(4)}`;
 const accountNumber = '90817263549';
 
-/** What Temporal stores is encrypted by the first. */
+/** Temporal's data is encrypted with the first key. */
 const encryptionKeys = `2026-11:${'c3'.repeat(32)} 2026-10:${'d4'.repeat(32)}`;
 const codec = encryptingCodec(encryptionKeys.split(' '));
 
@@ -68,7 +68,7 @@ beforeAll(async () => {
   const password = 'a-password-of-the-egress-proxy';
   secrets.set('proxyPassword', password);
   const WEBHOOK_PROXY_URL = proxy.url.replace('//', `//corridor:${password}@`);
-  // The most talkative that they can be set to.
+  // The most verbose settings.
   const env = {
     ...{ LOG_LEVEL: 'debug', WEBHOOK_PROXY_URL, TEMPORAL_ENCRYPTION_KEYS: encryptionKeys },
     ...{ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_BSP_SCHEDULE_DELAY: '100' },
@@ -83,7 +83,7 @@ afterAll(async () => {
   await collector?.close();
 });
 
-/** A client whose answers are kept, to be looked through. */
+/** Wraps a client so that its answers are recorded for the search. */
 function recording(client: ApiClient): ApiClient {
   return async (request, options) => {
     const answer = await client(request, options);
@@ -95,7 +95,7 @@ function recording(client: ApiClient): ApiClient {
 const list = z.object({ data: z.array(z.looseObject({ id: z.string() })) });
 const idsOf = (answer: ApiAnswer) => list.parse(answer.body).data.map(({ id }) => id);
 
-/** Everything that an account, a stranger, a bank and an operator do, with what is secret in it. */
+/** Everything that an account, a stranger, a bank and an operator do, including the secrets involved. */
 async function journey(): Promise<void> {
   const { apiKey } = await createTestAccount(parts.database);
   const unknownKey = createApiKey('test');
@@ -158,7 +158,7 @@ async function journey(): Promise<void> {
 type Sent = Readonly<Record<'german' | 'american', object>> &
   Readonly<Record<'apiKey' | 'unknownKey', string>>;
 
-/** Requests that are refused, each with something that must not be repeated. */
+/** Requests that are refused, each with a value that the answer must not repeat. */
 async function failures(client: ApiClient, { german, american, apiKey, unknownKey }: Sent) {
   const stranger = recording(createClient(parts.apiUrl, unknownKey));
   expect((await stranger('GET /v1/balances')).status).toBe(401);
@@ -233,11 +233,11 @@ async function pay(client: ApiClient, inGermany: string, inAmerica: string) {
   return { stuck: textOf(stuck, 'id') };
 }
 
-/** An operator looks at a payout and acts on it. */
+/** An operator inspects a payout and acts on it. */
 async function operate(id: string): Promise<void> {
   const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   const run = async (...args: readonly string[]) => {
-    // What an operator writes may be about anybody.
+    // An operator's reason may contain personal data.
     const reason = personal.get('a reference') ?? '';
     const { stdout, stderr } = await promisify(execFile)(
       process.execPath,
@@ -261,7 +261,7 @@ async function operate(id: string): Promise<void> {
 type Stored = {
   readonly name: string;
   readonly type: string;
-  /** All that Temporal has of it, as it is stored: payloads are base64 of bytes. */
+  /** Everything that Temporal has of the workflow, as stored: payloads are base64-encoded. */
   readonly history: unknown;
   readonly rest: string;
 };
@@ -288,7 +288,7 @@ const payloadForm = z.object({
 });
 type StoredPayload = z.infer<typeof payloadForm>;
 
-/** A history with something else in the place of each payload, and the payloads. */
+/** Replaces each payload in a history with the result of a function. */
 async function withPayloads(
   history: unknown,
   change: (payload: StoredPayload) => Promise<unknown>,
@@ -304,7 +304,7 @@ async function withPayloads(
   return Object.fromEntries(await Promise.all(fields));
 }
 
-/** Every text of a history, with its payloads decrypted. */
+/** All texts of a history, with its payloads decrypted. */
 async function textsOf(history: unknown): Promise<string> {
   const texts: string[] = [];
   const rest = await withPayloads(history, async (payload) => {
@@ -315,7 +315,7 @@ async function textsOf(history: unknown): Promise<string> {
   return `${texts.join('\n')}${JSON.stringify(rest)}`;
 }
 
-/** Which of the planted texts stand in a text. */
+/** The names of the planted texts that a text contains. */
 function foundIn(
   text: string,
   ...planted: readonly ReadonlyMap<string, string>[]
@@ -361,11 +361,11 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     const all = readdirSync(parts.directory, { recursive: true, withFileTypes: true });
     for (const { parentPath, name } of all.filter((file) => file.isFile())) {
       const path = join(parentPath, name);
-      // PostgreSQL removes files while it runs.
+      // PostgreSQL may remove files while they are being read.
       const text = (await readFile(path).catch(() => Buffer.alloc(0))).toString('latin1');
       found.set(path, [...foundIn(text, sealed), ...foundIn(text, stored)]);
     }
-    // The bank has to know whom it pays.
+    // The bank needs to know the beneficiary.
     expect(found.get(journal)).toEqual(expect.arrayContaining(['iban', 'a name']));
     found.delete(journal);
     const names = new Set([...found.values()].flat());
@@ -424,7 +424,7 @@ describe('a payout’s trace', () => {
       'POST /v1/payouts',
     ]);
     expect(way.at(-1)?.parentSpanId).toBe(trace.span);
-    // The bank is told of the trace, and nothing else that the integrator has sent.
+    // The bank receives the trace, but nothing else that the integrator sent.
     const told = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
     expect(told).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
     expect(new Set(told.flat().map(([name]) => name))).toEqual(new Set(['traceparent']));
@@ -445,7 +445,7 @@ describe('a payout’s trace', () => {
     'costs the %s nothing where it is off: no SDK is loaded',
     async (of) => {
       const main = fileURLToPath(new URL(`../../dist/src/${of}/main.js`, import.meta.url));
-      // Without settings it says so and ends, when all that it begins with is loaded.
+      // Without settings the process reports that and exits, after it has loaded everything it starts with.
       const list = `import module from 'node:module';
       process.on('exit', () => console.log(Object.keys(module._cache).join('\\n')));`;
       const preload = `data:text/javascript,${encodeURIComponent(list)}`;
@@ -460,7 +460,7 @@ describe('a payout’s trace', () => {
 });
 
 describe('what Temporal stores, with encryption keys', () => {
-  /** What the SDK's core writes by itself, around what it has encrypted: numbers, names and times. */
+  /** The numbers, names and times that the SDK's core stores around the encrypted payloads. */
   const ownFields =
     /^\{("(seq|attempt|activity_id|activity_type|complete_time|backoff|original_schedule_time|id|deprecated)":("[^"]{0,64}"|\d+|null|true|false|\{"seconds":\d+,"nanos":\d+\}),?)+\}$/;
 
@@ -471,9 +471,9 @@ describe('what Temporal stores, with encryption keys', () => {
       await withPayloads(history, async ({ metadata, data }) => {
         const encoding = Buffer.from(metadata['encoding'] ?? '', 'base64').toString();
         const text = Buffer.from(data, 'base64').toString();
-        // It is no payload to the SDK, and says nothing but which trace it is.
+        // Not a payload for the SDK; it contains only the trace.
         const isTrace = /^\{"traceparent":"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]"\}$/.test(text);
-        // Search attributes are for searching: the server indexes what they say.
+        // Search attributes must be readable, because the server indexes them.
         const isIndexed = metadata['type'] !== undefined;
         if (encoding === 'binary/encrypted') encrypted += 1;
         else if (!isIndexed && !isTrace && !ownFields.test(text)) readable.push(`${type}: ${text}`);
@@ -500,12 +500,12 @@ describe('what Temporal stores, with encryption keys', () => {
       await Worker.runReplayHistory(options, history, name);
     };
     const workflows = await stored();
-    // One of each type: test/replay has the histories of every path.
+    // One workflow of each type; test/replay has the histories of every path.
     for (const type of ['payout', 'batch', 'batchChunk']) {
       const each = workflows.find((workflow) => workflow.type === type);
       if (each === undefined) throw new Error(`There is no ${type}.`);
       await replay(each, [codec]);
-      // A worker that does not trace any more goes on with what one has begun that did.
+      // A worker that does not trace can continue workflows that a tracing worker began.
       await replay(each, [codec], await bundleOf('encryptedBundle.js'));
       await expect(replay(each, []), type).rejects.toThrow();
     }

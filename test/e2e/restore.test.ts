@@ -14,13 +14,13 @@ import { copyCluster, giveToOwner } from '../servers/clusterCopy.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
-/** A deadline for a machine that has much to do, and not what is promised. */
+/** A deadline for a busy machine, not the promised time. */
 const limitMs = 60_000;
 
 const run = promisify(execFile);
 const corridor = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 
-/** How the bank and the workers are started from now on: with a bank that forgets keys, or not. */
+/** Key retention settings for the next start of the bank and the workers; empty means the defaults. */
 const memory: Record<string, string> = {};
 
 const parts: readonly PartName[] = ['api', 'worker', 'batch-worker', 'temporal', 'postgres'];
@@ -31,7 +31,7 @@ let payee: string;
 let cluster: string;
 let backup: string;
 
-/** What docs/operations.md tells an operator to set. */
+/** The settings that docs/operations.md prescribes. */
 const archiving = (archive: string) => [
   'archive_mode=on',
   `archive_command=mkdir -p ${archive} && cp %p ${archive}/%f`,
@@ -56,9 +56,9 @@ async function pay(reference: string): Promise<string> {
   return textOf(await client('POST /v1/payouts', { form }), 'id');
 }
 
-/** A batch of one payout that is accepted, and given to the bank when the batch is resumed. */
+/** An accepted batch of one payout, which is submitted to the bank only when the batch is resumed. */
 async function withhold(): Promise<{ readonly batchId: string; readonly id: string }> {
-  // Nothing can be sent between the request and the pause.
+  // Without its worker, nothing can be submitted between the request and the pause.
   await system.crash('batch-worker');
   const item = { source_currency: 'USD', amount: '1000', beneficiary: payee };
   const json = { payouts: [{ ...item, reference: 'Invoice 5' }] };
@@ -73,7 +73,7 @@ async function withhold(): Promise<{ readonly batchId: string; readonly id: stri
   return { batchId, id };
 }
 
-/** The bank has forgotten every key by now, as after a day. */
+/** Makes the bank forget every key, as it would after a day. */
 async function forgetKeys(): Promise<void> {
   for (const part of ['sandbox-bank', 'worker', 'batch-worker'] as const) await system.crash(part);
   memory['BANK_KEY_RETENTION_SECONDS'] = '1';
@@ -88,7 +88,7 @@ function untilSettled(id: string): Promise<unknown> {
   });
 }
 
-/** As an operator resumes a batch; its workflow looks at it at once. */
+/** Resumes a batch as an operator does; its workflow processes it at once. */
 async function resume(batchId: string): Promise<void> {
   const words = ['batches', 'resume', batchId, '--reason', 'a test'];
   await run(process.execPath, [corridor, ...words], {
@@ -96,7 +96,7 @@ async function resume(batchId: string): Promise<void> {
   });
 }
 
-/** Everything up to now is in the archive. */
+/** Waits until all changes so far are in the WAL archive. */
 async function untilArchived(): Promise<void> {
   const [switched] = await system.database<{ segment: string }[]>`
     select pg_walfile_name(pg_switch_wal()) as segment`;
@@ -108,7 +108,7 @@ async function untilArchived(): Promise<void> {
   });
 }
 
-/** Puts the backup in the place of the cluster, to be brought to a moment by the archive. */
+/** Replaces the cluster with the backup, to be recovered from the archive to a point in time. */
 async function restoreTo(moment: string): Promise<void> {
   const archive = join(system.directory, 'postgres', 'archive');
   await rm(cluster, { recursive: true });
@@ -130,7 +130,7 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
 }, async ({ annotate }) => {
   const before = await pay('Invoice 1');
   await untilSettled(before);
-  // The archive has what changes meanwhile.
+  // Changes made during the copy are in the archive.
   await copyCluster(system.database, cluster, backup);
   const archived = await pay('Invoice 2');
   await untilSettled(archived);
@@ -139,7 +139,7 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
     const beats = await system.database`select from heartbeats`;
     return beats.count === 1 || undefined;
   });
-  // The bank has this one, and its answer is lost.
+  // The bank receives this transfer, but its answer is lost.
   const kept = system.rail.keepAnswer('/transfers');
   const underWay = await pay('simulate: delay 3s');
   await kept;
@@ -155,7 +155,7 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
 
   for (const part of parts) await system.crash(part);
   await restoreTo(moment);
-  // Temporal's own data is lost as well: nothing in it would agree with the rows of before.
+  // Temporal's own data is lost too, as it would not match the older rows anyway.
   await rm(join(system.directory, 'temporal.sqlite'));
   const startedMs = performance.now();
   await system.startAll();
@@ -168,8 +168,8 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
     expect((await client(`GET /v1/payouts/${id}`)).body).toMatchObject({ status: 'settled' });
   }
   expect(await client(`GET /v1/payouts/${forgotten}`)).toMatchObject({ status: 404 });
-  // What the database takes for never sent was paid in the time that it has lost, and the bank would
-  // pay it again.
+  // The database believes that this payout was never submitted, because it was paid in the lost period.
+  // The bank would pay it again.
   await forgetKeys();
   await resume(withheld.batchId);
   const parked = await eventually('the item waits for an operator', limitMs, async () => {

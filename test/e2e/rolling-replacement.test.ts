@@ -30,7 +30,7 @@ import {
 } from './orderedBatch.js';
 import { type Caller, openCaller, startLoad } from './steadyLoad.js';
 
-/** A deadline for a machine that has much to do, and not what is promised. */
+/** A deadline for a busy machine, not the promised time. */
 const limitMs = 60_000;
 const kinds: readonly ReplicaName[] = ['api', 'worker', 'batch-worker', 'temporal'];
 
@@ -38,7 +38,7 @@ let balancer: LoadBalancer;
 let parts: Processes;
 let receiver: Receiver;
 let caller: Caller;
-/** The processes that run beside those that `parts` has started, or instead of them. */
+/** The processes that run in addition to those that `parts` has started, or instead of them. */
 const replicas = new Map<ReplicaName, Part[]>();
 
 beforeAll(async () => {
@@ -47,7 +47,7 @@ beforeAll(async () => {
     env: { STOP_NOTICE_SECONDS: '2' },
     callbacksTo: balancer.url,
     isTemporalOnPostgres: true,
-    // Each of the four services of a Temporal server has pools of its own, and three servers may run.
+    // Each of a Temporal server's four services has its own pools, and up to three servers run.
     postgresSettings: () => ['max_connections=600'],
   });
   await balancer.add({ url: parts.apiUrl, readyUrl: readyUrlOf(parts.apiUrl) });
@@ -56,7 +56,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   for (const kind of ['api', 'batch-worker', 'worker'] as const) await stopAll(replicasOf(kind));
-  // In order it would pass its work on, for 20 s.
+  // A graceful stop would take 20 s to hand over its work.
   for (const { pid, exited } of replicasOf('temporal')) {
     sendSignal(pid, 'SIGKILL');
     await exited;
@@ -74,7 +74,7 @@ async function startReplica(kind: ReplicaName): Promise<Part> {
   return part;
 }
 
-/** Where an API says whether it is ready, by what it has logged at its start. */
+/** The readiness URL of an API, taken from its startup log. */
 function readyUrlOf(url: string): string {
   const line = parts.lines.find((each) => each.includes(`"ready":"${url}"`)) ?? '';
   const metrics = /"metrics":"(http[^"]+)"/.exec(line)?.[1];
@@ -84,8 +84,8 @@ function readyUrlOf(url: string): string {
 }
 
 /**
- * Replaces both processes of a kind, one after the other: the new one is there before the old goes. Of
- * Temporal, whose servers have addresses of their own, the old one goes first.
+ * Replaces both processes of a kind, one after the other. The new process starts before the old one
+ * stops; with Temporal, whose servers have separate addresses, the old one stops first.
  */
 async function replace(kind: ReplicaName): Promise<void> {
   const start = () => startReplica(kind);
@@ -106,7 +106,7 @@ async function stopReplicas(kind: ReplicaName, stopped: readonly Part[]): Promis
   );
 }
 
-/** Waits until the payouts are settled: each has been sent once, and so has everything else. */
+/** Waits until the payouts are settled, and verifies that these and all others were paid once. */
 async function expectPaidOnce(ids: readonly string[]): Promise<void> {
   await eventually('all are settled', limitMs, async () => {
     const open = await parts.database`
@@ -118,7 +118,7 @@ async function expectPaidOnce(ids: readonly string[]): Promise<void> {
   expect(transfers).toEqual(expect.arrayContaining(ids.map(railKey)));
 }
 
-// A machine that settles fewer than 20 a second works off the rest once the load has ended.
+// A machine that settles fewer than 20 payouts a second clears the backlog after the load has ended.
 it('replaces every process in turn without a failed request, under load and batches', {
   timeout: 600_000,
 }, async ({ annotate }) => {
@@ -159,11 +159,11 @@ it('replaces every process in turn without a failed request, under load and batc
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 });
 
-/** A change of the schema as CONTRIBUTING.md describes it, of the table that every request meets. */
+/** A schema change as CONTRIBUTING.md describes it, on the table that every request uses. */
 const schemaChange = [
-  // What a release long ago has left.
+  // A column that a much older release left behind.
   "alter table payouts add column channel text not null default 'api'",
-  // Expand: the new one is null in older rows, and every release that runs writes it by its default.
+  // Expand: the new column is null in older rows, and every running release fills it by its default.
   "alter table payouts add column origin text; alter table payouts alter column origin set default 'api'",
   `-- In steps of a hundred rows.
    update payouts set origin = channel
@@ -222,7 +222,7 @@ it('changes the schema under load without a failed request, also behind a long q
 
 const guide = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
 
-/** Runs a command of the guide with Temporal's CLI, for a build. */
+/** Runs a Temporal CLI command from the guide for a build. */
 async function asTheGuideSays(command: 'set-current-version' | 'terminate', buildId: string) {
   const [text = ''] = new RegExp(`^temporal .*${command}(?:.*\\\\\n)?.*`, 'm').exec(guide) ?? [];
   const cli = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
@@ -236,7 +236,7 @@ async function asTheGuideSays(command: 'set-current-version' | 'terminate', buil
   if (exit.code !== 0) throw new Error([text, ...exit.lastWords].join('\n'));
 }
 
-/** One worker of each kind; the first of a build drives its workflows. */
+/** Starts one worker of each kind; the first worker of a build runs its workflows. */
 async function startBuild(release: Release): Promise<readonly Part[]> {
   const names = ['worker', 'batch-worker'] as const;
   const workers = await Promise.all(names.map((name) => parts.startReplica(name, release)));
@@ -244,7 +244,7 @@ async function startBuild(release: Release): Promise<readonly Part[]> {
   return workers;
 }
 
-/** The workers that the tests before have left. */
+/** Stops the workers that earlier tests left running. */
 async function stopUnversioned(): Promise<void> {
   for (const kind of ['worker', 'batch-worker'] as const) {
     if (parts.pids()[kind] !== undefined) await parts.stop(kind);
@@ -254,7 +254,7 @@ async function stopUnversioned(): Promise<void> {
 
 const stopAll = (stopped: readonly Part[]) => Promise.all(stopped.map((part) => part.stop()));
 
-/** What the alert CorridorWorkflowTasksFail counts, of the types of workflows whose tasks fail. */
+/** The types of workflows with failing tasks, as counted by the alert CorridorWorkflowTasksFail. */
 async function failingWorkflows([worker]: readonly Part[]): Promise<ReadonlySet<string>> {
   const rules = readFileSync(
     new URL('../../deploy/prometheus/alerts.yml', import.meta.url),
@@ -268,7 +268,7 @@ async function failingWorkflows([worker]: readonly Part[]): Promise<ReadonlySet<
   return new Set(failing.map((line) => /workflow_type="([^"]+)"/.exec(line)?.[1] ?? ''));
 }
 
-/** Payouts that the bank settles after some seconds. */
+/** Requests payouts that the bank settles after some seconds. */
 async function payLate(release: string, seconds: number): Promise<readonly string[]> {
   const sent = Array.from({ length: 5 }, (_, n) =>
     caller.pay(`${release}-${n}`, `simulate: delay ${seconds}s`),
@@ -276,7 +276,7 @@ async function payLate(release: string, seconds: number): Promise<readonly strin
   return (await Promise.all(sent)).map((answer) => textOf(answer, 'id'));
 }
 
-/** Payouts that the bank settles so late that they are open in between, and a batch of them. */
+/** Requests payouts, and a batch of them, that settle so late that they stay open in the meantime. */
 async function openPayouts(release: string, seconds: number) {
   const ids = await payLate(release, seconds);
   const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, seconds);
@@ -289,7 +289,7 @@ async function openPayouts(release: string, seconds: number) {
   return { ids, batch };
 }
 
-/** How many of the workflows are found so. */
+/** The number of these workflows that match the query. */
 async function countOf(ids: readonly string[], query: string): Promise<number> {
   const among = `WorkflowId in ('${ids.join("','")}')`;
   return (await parts.temporal.workflow.count(`${query} and ${among}`)).count;
@@ -314,7 +314,7 @@ it('changes the steps of open payouts by release, and rolls back one that forgot
   await stopUnversioned();
   const load = startLoad(caller, 'releases');
 
-  // Longer than the guide's commands take on a slow machine: those that end before are the first build's.
+  // Longer than the guide's commands take on a slow machine: payouts that end sooner stay on the first build.
   const old = await openPayouts('first', 25);
   await asTheGuideSays('set-current-version', 'patched');
   await stopAll(first);
@@ -327,9 +327,9 @@ it('changes the steps of open payouts by release, and rolls back one that forgot
   expect(await countOf(old.ids, isChanged)).toBe(0);
   expect(await countOf(young.ids, isChanged)).toBe(young.ids.length);
   await asTheGuideSays('set-current-version', 'unpatched');
-  // What the bank's callback will do.
+  // The same signal that the bank's callback sends.
   for (const id of young.ids) await parts.temporal.workflow.getHandle(id).signal(railUpdateSignal);
-  // The build before cannot go on with these.
+  // The previous build cannot continue these.
   const late = await payLate('unpatched', 8);
   await eventually('the alert counts it', limitMs, async () => {
     const failing = await failingWorkflows(third);

@@ -35,19 +35,19 @@ import {
 } from '../servers/operatorShell.js';
 import { type Processes, startProcesses } from '../servers/processes.js';
 
-/** A deadline for a machine that has much to do, and not what is promised. */
+/** A deadline for a busy machine, not the promised time. */
 const limitMs = 60_000;
 const run = promisify(execFile);
 
 let parts: Processes;
 let line: Line;
-/** Where the line to the database leads. */
+/** The URL of the server to which the forwarder connects. */
 let primaryUrl: string;
 let standby: PostgresPart | undefined;
-/** The database that is the primary, as its owner sees it. */
+/** The current primary database, connected as its owner. */
 let database: Database;
 let rates: { readonly server: Server; readonly url: string; isDead: boolean };
-/** What the processes of ours have beside their own settings, from their next start on. */
+/** Additional environment of our processes, from their next start on. */
 const env: Record<string, string> = {};
 let operatorKey: string;
 let shell: OperatorShell;
@@ -75,7 +75,7 @@ beforeAll(async () => {
   customer = await openCustomer();
 });
 afterAll(async () => {
-  // They would wait for the standby while they stop.
+  // Stopped first, since they would wait for the standby while they stop.
   for (const name of ['api', 'worker', 'batch-worker'] as const)
     if (parts?.pids()[name] !== undefined) await parts.stop(name);
   await standby?.stop();
@@ -84,16 +84,16 @@ afterAll(async () => {
   rates?.server.close();
 });
 
-// A test that failed half-way must not make the next one fail.
+// Repairs what a failed test left down, so that the next test does not fail too.
 beforeEach(() => parts.startAll());
-/** Whatever failed: no currency has more or less than before, and the bank has paid nothing twice. */
+/** Whatever failed, every currency must balance and the bank must have paid nothing twice. */
 afterEach(async () => {
   expect(await unbalancedCurrencies(database)).toEqual([]);
   const transfers = await parts.transfers();
   expect(new Set(transfers).size).toBe(transfers.length);
 });
 
-/** Reaches the database as the processes do. */
+/** The operator's environment, which reaches the database in the same way as the processes do. */
 function operatorEnv() {
   const { DATABASE_URL: url = '' } = parts.operatorEnv;
   return {
@@ -106,7 +106,7 @@ function operatorEnv() {
   };
 }
 
-/** What `psql` would print, more or less. */
+/** Runs a statement and prints its result roughly as `psql` does. */
 async function psql(statement: string, url = primaryUrl): Promise<string> {
   const connection = connectDatabase({ url, poolSize: 1, applicationName: 'psql' });
   try {
@@ -117,7 +117,7 @@ async function psql(statement: string, url = primaryUrl): Promise<string> {
   }
 }
 
-/** The metrics of every process that has said where they are, and answers. */
+/** The metrics of every process that has logged its metrics URL and responds. */
 async function readMetrics(): Promise<string> {
   const urls = parts.lines.flatMap((text) => {
     const [, url] = /"metrics":"(http[^"]+)"/.exec(text) ?? [];
@@ -154,18 +154,18 @@ async function openCustomer(): Promise<Customer> {
 
 const words: Words = { TEXT: 'what the bank has said' };
 
-/** Begins to follow an entry, before what it is about has happened. */
+/** Starts to follow an entry, before its incident happens. */
 async function runbook(title: string, its: Words = {}, terminal = shell) {
   const symptomsAreThere = await watchSymptoms(title, readMetrics);
   const walk = followRunbook(terminal, title, { ...words, ...its });
   return {
     ...walk,
-    /** Waits for what the entry says that shows: the metrics, and what commands print. */
+    /** Waits for the entry's symptoms: its metrics, and the output of its commands. */
     suffer: async () => {
       await walk.seen('Symptoms.');
       await symptomsAreThere();
     },
-    /** Follows the rest of its commands, until what it says that shows then. */
+    /** Runs the rest of the entry's commands and waits until the output shows that they worked. */
     recover: async () => {
       await walk.follow();
       await walk.seen('It worked when');
@@ -173,7 +173,7 @@ async function runbook(title: string, its: Words = {}, terminal = shell) {
   };
 }
 
-/** What the ECB published a week ago, while it lives; and what lies in the folder of the operator. */
+/** Serves the ECB's rates of a week ago until the test makes it fail. */
 async function serveRates() {
   const day = new Date(Date.now() - 7 * 86_400_000).toISOString().slice(0, 10);
   const xml = `<Cube><Cube time="${day}"><Cube currency="USD" rate="1.16"/></Cube></Cube>`;
@@ -195,7 +195,7 @@ it('The source of rates is dead', async () => {
   const refused = await client('POST /v1/payouts', { form: item('Too old') });
   expect(refused).toMatchObject({ status: 503, body: { code: 'rate_unavailable' } });
   await walk.suffer();
-  // The table is the one that the guide shows, of today; so are the commands that sign it.
+  // The table is the guide's example with today's date; the commands that sign it are the guide's too.
   const section = sectionOf('Rates');
   const [example = ''] = blocksOf(section, 'json');
   const table = example.replace(/"as_of": "[^"]+"/, `"as_of": "${new Date().toISOString()}"`);
@@ -339,7 +339,7 @@ describe.concurrent('beside each other:', () => {
   });
 });
 
-/** A process that loads this has a clock that is off by what the file says. */
+/** A module that shifts the clock of the process that loads it by the offset in a file. */
 const skewedClock = (offsetFile: string) => `
 import { createReadStream, readFileSync } from 'node:fs';
 const now = Date.now;
@@ -356,7 +356,7 @@ function certificateIn(file: string) {
 
 type Pair = { readonly cert: string; readonly key: string };
 
-/** The same certificate once more, which ends at once. */
+/** Issues the same certificate again with a lifetime of zero days. */
 async function expireNow(ca: Pair, { cert, key }: Pair, out: string): Promise<void> {
   const request = `${out}.csr`;
   await run('openssl', ['x509', '-x509toreq', '-in', cert, '-signkey', key, '-out', request]);
@@ -405,7 +405,7 @@ it('The rail is down', async () => {
 it('Temporal is down', async () => {
   const { client, item, pay } = customer;
   const walk = await runbook('Temporal is down');
-  // The bank reports this one while there is no Temporal to tell.
+  // The bank reports this payout while Temporal is down.
   const underWay = await pay('simulate: delay 3s');
   await untilStatus(client, underWay, 'sent');
   await parts.crash('temporal');
@@ -416,7 +416,7 @@ it('Temporal is down', async () => {
   for (const id of [underWay, textOf(taken, 'id')]) await untilStatus(client, id, 'settled');
 });
 
-/** As PostgreSQL refuses to write when its disk is full, for as long as a slot keeps its log. */
+/** Makes writes fail as with a full disk, as long as the replication slot keeps its WAL. */
 const fullDisk = `
   create function refuse_full_disk() returns trigger language plpgsql as $$
   begin
@@ -470,7 +470,7 @@ it('The database fails over', async () => {
   for (const id of [underWay, textOf(taken, 'id')]) await untilStatus(client, id, 'settled');
 });
 
-/** A standby that has everything that the primary has committed. It is `database` from now on. */
+/** Starts a synchronous standby with everything that the primary has committed. */
 async function startStandby(): Promise<PostgresPart> {
   const { port: primaryPort, username, password } = new URL(parts.ownerUrl);
   const home = join(parts.directory, 'standby');

@@ -18,20 +18,20 @@ import { alerts, dashboardQueries, onlyAfterFailures } from '../fixtures/monitor
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { crash, createStackHome, type RunningStack, type StackHome } from '../servers/stackHome.js';
 
-/** A data folder of one test's own. */
+/** Creates a separate data folder for a test. */
 async function openHome(): Promise<StackHome> {
   const home = await createStackHome();
   onTestFinished(() => home.remove());
   return home;
 }
 
-/** Stops it as Ctrl-C does. */
+/** Stops the stack as Ctrl-C does. */
 async function interrupt({ part }: RunningStack): Promise<number | null> {
   process.kill(part.pid, 'SIGINT');
   return (await part.exited).code;
 }
 
-/** Leaves the data as if they were of a release with an older table of rates. */
+/** Changes the data as if an older release with an older rate table had written it. */
 async function pretendOlderRates(url: string): Promise<void> {
   const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
   await database`update rate_provider set provider = 'corridor-reference-2025-11-20'`;
@@ -40,7 +40,7 @@ async function pretendOlderRates(url: string): Promise<void> {
 
 type Request = Readonly<Record<string, string>>;
 
-/** A payout's parameters, with a beneficiary that this makes. */
+/** Creates a beneficiary and returns the parameters of a payout to it. */
 async function payoutRequest(client: ApiClient, reference: string): Promise<Request> {
   const payee = await client('POST /v1/beneficiaries', { form: beneficiary });
   return {
@@ -55,7 +55,7 @@ function sendPayout(client: ApiClient, form: Request, idempotencyKey: string) {
   return client('POST /v1/payouts', { form, idempotencyKey });
 }
 
-/** The permissions of a folder and of what is in it, but for the inside of PostgreSQL's own. */
+/** The permissions of a folder and its content, except within PostgreSQL's cluster. */
 function modesUnder(directory: string) {
   const paths = ['', ...readdirSync(directory, { recursive: true, encoding: 'utf8' })];
   return paths
@@ -65,7 +65,7 @@ function modesUnder(directory: string) {
 
 const worker = fileURLToPath(new URL('../../dist/src/worker/main.js', import.meta.url));
 
-/** What a process was started with (Linux). */
+/** The initial environment of a process (Linux). */
 function environmentOf(pid: number): Record<string, string> {
   const pairs = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
   return Object.fromEntries(
@@ -76,13 +76,13 @@ function environmentOf(pid: number): Record<string, string> {
   );
 }
 
-/** Whether this kernel shares the processors between sessions first (sched(7), autogroup). */
+/** Whether this kernel schedules sessions before processes (sched(7), autogroup). */
 const hasSessions = existsSync('/proc/self/autogroup');
 
-/** By how much a process and its session stand behind others: 0 is not at all (Linux). */
+/** The nice values of a process and of its session: 0 is normal priority (Linux). */
 function priorityOf(pid: number | undefined) {
   const status = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  // After the name in parentheses, which is the second field, the nineteenth comes as the 16th.
+  // Counted after the name in parentheses, the second field, the nineteenth field has index 16.
   const [, fields = ''] = /\) (.*)$/s.exec(status) ?? [];
   const session = hasSessions ? readFileSync(`/proc/${pid}/autogroup`, 'utf8') : ' nice 0';
   return {
@@ -91,7 +91,7 @@ function priorityOf(pid: number | undefined) {
   };
 }
 
-/** What a process was started with, as the kernel keeps it (Linux). */
+/** A variable in the initial environment of a process, as the kernel keeps it (Linux). */
 function settingOf(pid: number, name: string): string {
   const environment = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
   const setting = environment.find((text) => text.startsWith(`${name}=`));
@@ -103,7 +103,7 @@ describe('a stack that runs', () => {
   let home: StackHome;
   let running: RunningStack;
 
-  /** Where the metrics of a worker are: at the port that it has logged. */
+  /** The metrics URL of a worker, with the port that it has logged. */
   function metricsUrlOf(name: string): string {
     const log = readFileSync(join(home.directory, 'logs', `${name}.log`), 'utf8');
     const [, url = ''] = /"ready":"(http[^"]+)"/.exec(log) ?? [];
@@ -114,7 +114,7 @@ describe('a stack that runs', () => {
 
   beforeAll(async () => {
     home = await createStackHome();
-    // A folder that others may enter until it is taken.
+    // Others may enter the folder until the stack takes it over.
     await chmod(home.directory, 0o755);
     running = await home.start();
   });
@@ -139,7 +139,7 @@ describe('a stack that runs', () => {
 
   it('shows its metrics as OpenMetrics to who asks for it, also beside others', async () => {
     const urls = [running.description.metrics_url, metricsUrlOf('worker')];
-    // What Prometheus 3 sends.
+    // The Accept header of Prometheus 3.
     const accept =
       'application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3';
     for (const url of urls) {
@@ -189,7 +189,7 @@ describe('a stack that runs', () => {
     const address = database.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
     const starting = spawn(process.execPath, [worker, '--lane', 'batch'], {
-      // The database that it waits for never answers.
+      // The worker waits for a database that never responds.
       env: {
         ...environmentOf(pids['batch-worker']),
         DATABASE_URL: `postgres://127.0.0.1:${port}/x`,
@@ -255,7 +255,7 @@ describe('a stack that runs', () => {
     const said = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
     expect(JSON.parse(line)).toMatchObject(said);
 
-    // What was read a moment before is shown for ten seconds.
+    // Metrics are cached for ten seconds.
     const page = await eventually('the parked payout', 30_000, async () => {
       const text = await (await fetch(description.metrics_url)).text();
       return /corridor_payouts_parked\{reason="amount_mismatch",.*\} 1$/m.test(text)
@@ -267,7 +267,7 @@ describe('a stack that runs', () => {
     const exported = new Set([...types.map(([, name]) => name), ...onlyAfterFailures]);
     const asked = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
     expect([...asked].filter((name) => !exported.has(name))).toEqual([]);
-    // Nobody's id is a label.
+    // No label contains an ID.
     expect(pages.join('\n')).not.toMatch(/"(acc|po|bat|we|bnf|evt)_[0-9a-z]{8,}/);
   });
 
@@ -295,7 +295,7 @@ describe('a stack that runs', () => {
     const refused = await corridor('payouts', 'fail', id, '--reason', 'rehearsed');
     expect(refused).toMatchObject({ code: 1, stdout: expect.stringContaining('1,066.55 EUR') });
     const evidence = ['--evidence', 'the bank said so', '--reason', 'rehearsed'];
-    // The one that the case of the metrics parked is stuck too.
+    // The payout that the metrics test parked is stuck too.
     const { stdout: parked } = await corridor('payouts', 'list', '--json');
     for (const each of new Set(parked.match(/\bpo_\w+/g))) {
       expect(await corridor('payouts', 'settle', each, ...evidence)).toMatchObject({ code: 0 });
@@ -312,7 +312,7 @@ describe('a stack that runs', () => {
     expect(modes.map(({ path }) => path)).toEqual(
       expect.arrayContaining(['', 'bank-journal.jsonl', 'logs', 'logs/api.log', 'temporal.sqlite']),
     );
-    // With a right that reaches every file it would not need to be let in.
+    // With a capability that opens every file, PostgreSQL would not need the folder's permissions.
     const log = readFileSync(join(home.directory, 'logs', 'postgres.log'), 'utf8');
     expect(log).not.toContain('CAP_DAC_OVERRIDE');
   });
@@ -359,7 +359,7 @@ describe('a stack of which a part dies', () => {
   beforeAll(async () => {
     home = await createStackHome();
   });
-  // Each is started on what the one before has left, but for one that was not over.
+  // Each test starts on the data of the one before, unless that one failed.
   afterEach(async ({ task }) => {
     if (task.result?.state !== 'fail') return;
     await home.remove();
@@ -389,7 +389,7 @@ describe('a stack that is started again on its data', () => {
   beforeAll(async () => {
     home = await createStackHome();
   });
-  // Each goes on with the stack that the one before has left, but for one that was not over.
+  // Each test continues with the stack of the one before, unless that one failed.
   afterEach(async ({ task }) => {
     if (task.result?.state !== 'fail') return;
     running = undefined;

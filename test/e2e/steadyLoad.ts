@@ -6,17 +6,17 @@ import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import type { Processes } from '../servers/processes.js';
 
-/** Twenty requests a second, as an integrator of some size sends them. */
+/** Pause between requests: twenty per second, the load of a medium-sized integrator. */
 const intervalMs = 50;
 
-/** What fails for one reason fails hundreds of times: the first say why, and a report can be read. */
+/** Maximum number of reported failures: one cause fails hundreds of requests, and a few explain it. */
 const mostFailures = 5;
 
 /** An integrator with money, a beneficiary and an endpoint for every event. */
 export type Caller = {
   readonly accountId: string;
   readonly client: ApiClient;
-  /** Sends 10.00 USD; the bank takes the reference for an order. */
+  /** Requests a payout of 10.00 USD; the bank interprets the reference as an order. */
   readonly pay: (idempotencyKey: string, reference?: string) => Promise<ApiAnswer>;
 };
 
@@ -39,8 +39,8 @@ export async function openCaller(
 }
 
 /**
- * Requests at an even pace until it is stopped or its test ends: payouts, and what an integrator looks
- * at meanwhile.
+ * Sends requests at a steady pace until it is stopped or its test ends: payouts, and the reads that an
+ * integrator makes in between.
  */
 export function startLoad({ client, pay }: Caller, name: string) {
   const paid: string[] = [];
@@ -95,7 +95,7 @@ export function startLoad({ client, pay }: Caller, name: string) {
     paid,
     failed,
     answered: () => tookMs.length,
-    /** The time in which 99 of 100 requests were answered: those since the last call, or after so many. */
+    /** The 99th percentile of latency since the last call, or since the request of this number. */
     p99Ms: (after = reported) => {
       const sorted = tookMs.slice(after).sort((a, b) => a - b);
       reported = tookMs.length;

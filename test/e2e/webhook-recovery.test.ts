@@ -8,12 +8,12 @@ import { createTestAccount } from '../servers/database.js';
 import { type PartName, type Processes, startProcesses } from '../servers/processes.js';
 
 /**
- * From the death of a worker on, where another one is there in time. What is promised is 30 s; the
- * rest is for a machine that has much to do.
+ * Time limit from the death of a worker, if its replacement starts in time. The promise is 30 s; the
+ * rest allows for a busy machine.
  */
 const recoveryLimitMs = 40_000;
 
-/** There a new worker may take as long by itself: then so long after it. */
+/** Additional time after the start of a new worker, if that start alone uses up the limit. */
 const afterStartMs = 15_000;
 
 const payouts = 10;
@@ -24,10 +24,10 @@ beforeAll(async () => {
   parts = await startProcesses();
 });
 afterAll(() => parts?.remove());
-// A test that failed half-way must not make the next one fail.
+// Repairs what a failed test left down, so that the next test does not fail too.
 beforeEach(() => parts.startAll());
 
-/** An account whose receiver hears of settled payouts. */
+/** An account whose receiver gets events of settled payouts. */
 async function openCaller(url: string) {
   const { account, apiKey } = await createTestAccount(parts.database);
   const client = createClient(parts.apiUrl, apiKey);
@@ -48,7 +48,7 @@ async function openCaller(url: string) {
   };
 }
 
-/** A receiver that answers nothing until it is repaired, and what had come until then. */
+/** A receiver that never responds until it is repaired; records the requests received until then. */
 async function openHangingReceiver(): Promise<Receiver & { readonly repair: () => void }> {
   let isRepaired = false;
   const receiver = await startReceiver((answer) => {
@@ -71,7 +71,7 @@ async function untilAsked(receiver: Receiver, count: number): Promise<void> {
 
 type Owed = { readonly eventId: string; readonly endpointId: string; readonly status: string };
 
-/** What an account was owed as its worker died, but for what had just failed for the second time. */
+/** The deliveries in progress when the worker died, except those that had just failed a second time. */
 function underWay(accountId: string): Promise<readonly Owed[]> {
   return parts.database<Owed[]>`
     select d.event_id, d.endpoint_id, d.status
@@ -105,7 +105,7 @@ it.for(killed)(
     await (await openCaller(tarpit.url))[how]();
     await eventually('the tarpit is asked', 60_000, () => (tarpit.held() > 0 ? true : undefined));
 
-    // One hangs with its first attempts, the other one with the second, five seconds later.
+    // One receiver hangs on first attempts, the other on second attempts, five seconds later.
     const [first, second] = [await openHangingReceiver(), await openHangingReceiver()] as const;
     const failing = await startReceiver();
     onTestFinished(() => failing.close());
@@ -116,12 +116,12 @@ it.for(killed)(
     await parts.database`
       update webhook_endpoints set url = ${second.url} where account_id = ${callers[1].accountId}`;
     await callers[0][how]();
-    // All within 15 s, after which an attempt would have failed of itself.
+    // All within 15 s, as attempts time out by themselves after that.
     await Promise.all([untilAsked(first, payouts), untilAsked(second, payouts)]);
     const killedMs = performance.now();
     const sinceKillMs = () => Math.round(performance.now() - killedMs);
     await parts.crash(part);
-    // The ladders are climbed by the worker of single payouts.
+    // The worker of single payouts runs the retries of deliveries.
     if (part !== 'worker') await parts.crash('worker');
     for (const receiver of [first, second]) receiver.repair();
     const owed = await Promise.all(callers.map(({ accountId }) => underWay(accountId)));

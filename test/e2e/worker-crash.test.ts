@@ -6,9 +6,9 @@ import { beneficiary, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { type Processes, startProcesses } from '../servers/processes.js';
 
-/** What a crash may cost, from the start of the process that replaces the dead one. */
+/** Maximum delay from a crash, measured from the start of the replacement process. */
 const recoveryLimitMs = 15_000;
-/** A row nobody touched is due after 15 s, the sweep comes every 10 s, and the rest is quick. */
+/** An untouched row is due after 15 s, the sweep runs every 10 s, and the rest is quick. */
 const sweepLimitMs = 40_000;
 
 let parts: Processes;
@@ -17,14 +17,14 @@ beforeAll(async () => {
   parts = await startProcesses();
 });
 afterAll(() => parts?.remove());
-// A test that failed half-way must not make the next one fail.
+// Repairs what a failed test left down, so that the next test does not fail too.
 beforeEach(() => parts.startAll());
 
-/** An account of its own for each test, with 10,000.00 USD and somebody to pay. */
+/** A separate account for each test, with 10,000.00 USD and a beneficiary. */
 type Sender = {
   readonly accountId: string;
   readonly client: ApiClient;
-  /** Asks for a payout of 125.00 USD; the reference is the bank's order. */
+  /** Requests a payout of 125.00 USD; the bank interprets the reference as an order. */
   readonly send: (reference?: string, idempotencyKey?: string) => Promise<ApiAnswer>;
 };
 
@@ -43,7 +43,7 @@ async function openSender(): Promise<Sender> {
   };
 }
 
-/** Resolves when the row has the status; its state is read behind the API's back. */
+/** Resolves when the row has the status. It reads the database instead of using the API. */
 function untilRowIs(id: string, status: string, limitMs: number): Promise<true> {
   return eventually(`${id} is ${status}`, limitMs, async () => {
     const [row] = await parts.database<{ status: string }[]>`
@@ -52,7 +52,7 @@ function untilRowIs(id: string, status: string, limitMs: number): Promise<true> 
   });
 }
 
-/** One transfer at the bank, one debit and one settlement in the ledger, and nothing held. */
+/** Verifies one transfer at the bank, one debit and one settlement in the ledger, and no held funds. */
 async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promise<void> {
   const transfers = await parts.transfers();
   expect(transfers.filter((key) => ids.includes(key)).toSorted()).toEqual(ids.toSorted());
@@ -72,7 +72,7 @@ async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promis
 }
 
 describe('a worker killed with kill -9 costs a payout seconds and nothing else', () => {
-  /** Starts another worker; the milliseconds from then until the payout has settled. */
+  /** Starts another worker and returns the milliseconds until the payout has settled. */
   async function recover(id: string): Promise<number> {
     const elapsedMs = startStopwatch();
     await parts.start('worker');
@@ -97,7 +97,7 @@ describe('a worker killed with kill -9 costs a payout seconds and nothing else',
   it('after the bank has answered, before the answer is recorded', async ({ annotate }) => {
     const sender = await openSender();
     const kept = parts.rail.keepAnswer('/transfers');
-    // The bank's callback would settle it alone, so it comes later than the recovery may take.
+    // The callback alone would settle the payout, so it comes later than the recovery may take.
     const id = textOf(await sender.send('simulate: delay 20s'), 'id');
     await kept;
     await parts.crash('worker');
@@ -140,10 +140,10 @@ describe('a worker killed with kill -9 costs a payout seconds and nothing else',
 });
 
 describe('the row is the truth, whoever should have acted on it', () => {
-  // Both wait for the sweep, and neither kills what the other one needs.
+  // Both wait for the sweep, and neither kills a process that the other needs.
   it.concurrent('is started by the sweep when the API died before it could', async () => {
     const sender = await openSender();
-    // What the API commits first, and then nothing: the workflow was never started.
+    // Only what the API commits first: the workflow was never started.
     const { id } = await requestPayout(parts.database, sender.accountId);
     await untilRowIs(id, 'settled', sweepLimitMs);
     const transfers = await parts.transfers();
@@ -164,13 +164,13 @@ describe('the row is the truth, whoever should have acted on it', () => {
 
   it.concurrent('is resumed by the sweep when its workflow was terminated by hand', async () => {
     const sender = await openSender();
-    // The callback would wake it as well, so it comes when the sweep must long have done it.
+    // The callback would wake the payout too, so it comes long after the sweep must have done so.
     const id = textOf(await sender.send('simulate: delay 20s'), 'id');
     await untilRowIs(id, 'sent', 5_000);
     const handle = parts.temporal.workflow.getHandle(id);
     const { runId } = await handle.describe();
     await handle.terminate('a test of the sweep');
-    // A `sent` row is due only 90 s after it was sent; the test does not wait for that.
+    // A `sent` row is due only 90 s after its submission; the test does not wait that long.
     await parts.database`update payouts set wake_at = now() where id = ${id}`;
 
     await eventually('another run of the workflow', 15_000, async () => {
@@ -182,7 +182,7 @@ describe('the row is the truth, whoever should have acted on it', () => {
     await untilRowIs(id, 'sent', 0);
     await untilRowIs(id, 'settled', 25_000);
     await expect(handle.result()).resolves.toBe('settled');
-    // Call stacks cost a fifth of the worker's time (withoutCallStacks.ts).
+    // Disabled because call stacks cost a fifth of the worker's time (withoutCallStacks.ts).
     await expect(handle.query('__stack_trace')).rejects.toThrow('not enabled on this worker');
     await expectPaidOnce(sender, id);
   });
@@ -197,7 +197,7 @@ describe('the row is the truth, whoever should have acted on it', () => {
     expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
     expect(answer.headers.get('location')).toBe(`/v1/payouts/${id}`);
     expect(tookMs).toBeGreaterThan(2_900);
-    // Three seconds by design; the rest is for a machine that has much to do.
+    // Three seconds by design; the rest allows for a busy machine.
     expect(tookMs).toBeLessThan(8_000);
 
     await parts.start('worker');
@@ -218,7 +218,7 @@ describe('an outage is waited out', () => {
     const during = textOf(answer, 'id');
     expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
     expect(answer.headers.get('location')).toBe(`/v1/payouts/${during}`);
-    // As above. That the limit itself is kept, test/unit/temporal-limit.test.ts proves.
+    // As above. test/unit/temporal-limit.test.ts verifies the limit itself.
     expect(tookMs).toBeLessThan(8_000);
     const repeated = await sender.send('Invoice 18', 'during-the-outage');
     expect(repeated).toMatchObject({ status: 202, body: { id: during } });
@@ -233,8 +233,8 @@ describe('an outage is waited out', () => {
     'of PostgreSQL (%s), with payouts at every step',
     async (how) => {
       const sender = await openSender();
-      // Who is told 503 sends again with the same key: the first query on a connection that an
-      // earlier outage has closed may still say so.
+      // Retries after a 503 with the same key: the first query on a connection that an earlier outage has
+      // closed may still fail that way.
       const insist = (reference: string, key: string) =>
         eventually(`an answer to payout ${key}`, 30_000, async () => {
           const answer = await sender.send(reference, key);
@@ -243,7 +243,7 @@ describe('an outage is waited out', () => {
       const waiting = await Promise.all(
         Array.from({ length: 10 }, (_, n) => insist('simulate: delay 2s', `${how}-waiting-${n}`)),
       );
-      // These are on their way into the API while the database goes.
+      // These requests are in flight while the database goes down.
       const insisting = Promise.all(
         Array.from({ length: 10 }, (_, n) => insist('Invoice 19', `${how}-${n}`)),
       );

@@ -78,9 +78,7 @@ async function untilNewRun(
   });
 }
 
-/**
- * Two tasks per run may fail with this cause: an event arrived meanwhile, and the server retries the task.
- */
+/** The one harmless cause of a failed task: an event arrived meanwhile, and the server retries the task. */
 const unhandledCommand = 1;
 
 /** The runs from this one on. Verifies that none has a workflow task that failed or timed out. */
