@@ -40,7 +40,7 @@ const close = async (id: string) => {
 
 const code = (body: unknown) => expect.objectContaining({ code: body });
 
-/** A worker's decision on a payout that nobody has woken. */
+/** Runs a worker's decision on a payout whose workflow has not been woken. */
 function decide(id: string) {
   const { decidePayouts } = ledgerActivities({
     database: system.worker,
@@ -52,7 +52,7 @@ function decide(id: string) {
   return decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
 }
 
-/** How many statements of this database wait for a lock. */
+/** The number of statements in this database that wait for a lock. */
 async function waiting(): Promise<number> {
   const [row] = await system.database<{ count: number }[]>`
     select count(*)::int as count from pg_stat_activity
@@ -64,7 +64,7 @@ const untilOneWaits = () =>
     (await waiting()) > 0 ? true : undefined,
   );
 
-/** How many deadlocks the database has had to break. */
+/** The number of deadlocks that the database has resolved. */
 async function deadlocks(): Promise<number> {
   await system.database`select pg_stat_force_next_flush()`;
   const [row] = await system.database<{ deadlocks: number }[]>`
@@ -72,7 +72,7 @@ async function deadlocks(): Promise<number> {
   return row?.deadlocks ?? 0;
 }
 
-/** Begins `first` while the balances are taken, and lets go of them once it waits and `then` is done. */
+/** Starts `first` while the balances are locked; releases them once it waits and `then` is done. */
 async function whileHeld(
   accountId: string,
   first: () => Promise<unknown>,
@@ -105,7 +105,7 @@ describe('a frozen account', () => {
       expect({ status, body }).toEqual({ status: 403, body: code('account_frozen') });
       expect(body).not.toHaveProperty('payout');
     }
-    // A repeat is answered as the first request was, and other parameters are still told apart.
+    // A repeat gets the first answer, while different parameters are still detected.
     const repeat = await payer.ask('before', { idempotencyKey: '"before"' });
     expect(repeat).toMatchObject({ status: 201, body: { id: kept } });
     const other = await payer.ask('another', { idempotencyKey: 'before' });
@@ -148,7 +148,7 @@ describe('a frozen account', () => {
   it('accepts nothing after the freeze, whatever was decided beside it', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
-    // The decision has read everything else, and waits for the balance while the freeze commits.
+    // The decision has read everything else and waits for the balance while the freeze commits.
     await whileHeld(
       account.id,
       () => decide(id),
@@ -209,14 +209,15 @@ describe('a frozen account', () => {
     await transaction(system.database, async (decision) => {
       await decision`select from payouts where id = ${id} for update`;
       const request = transaction(system.database, async (sql) => {
-        // What a key or a new payout takes of its account, before it waits for the payout.
+        // The locks that an idempotency key or a new payout takes on its account, before it waits for the
+        // payout.
         await sql`select from accounts where id = ${account.id} for key share`;
         await sql`select from payouts where id = ${id} for no key update`;
       });
       begun.push(request);
       await untilOneWaits();
       begun.push(work(account.id));
-      // As long as it takes until it waits for the request, or is done.
+      // Long enough for the work to wait for the request, or to finish.
       await delay(300);
       await decision`select from lock_funds(${[id]})`;
     });
@@ -227,7 +228,7 @@ describe('a frozen account', () => {
   it('in the middle of a batch leaves what was accepted, and not one more', async () => {
     const payer = await openBatchPayer(system, 100_000_000n);
     const items = Array.from({ length: 4_000 }, (_, index) => payer.item(`item ${index}`));
-    // The first decision that writes waits with the balance in hand, and the others for the balance.
+    // The first decision to write waits while it holds the balance, and the others wait for the balance.
     await system.database.unsafe(`
       create function wait_here() returns trigger language plpgsql as $$
       begin perform pg_advisory_xact_lock(7); return new; end $$;
@@ -298,7 +299,7 @@ describe('an account is closed', () => {
     const { id } = await requestPayout(system.database, account.id);
     const closing: Promise<unknown>[] = [];
     await transaction(system.database, async (sql) => {
-      // A decision that has read an open account, and then accepts: nothing is available after it.
+      // A decision that has read an open account and then accepts, after which nothing is available.
       await sql`select from lock_funds(${[id]})`;
       await setAccountState(system.database, account.id, 'frozen');
       closing.push(expect(change(account.id, 'closed')).rejects.toThrow('has a balance in USD'));

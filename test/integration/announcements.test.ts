@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-/** An account with an endpoint for everything, and the activities of a worker of its own. */
+/** An account with an endpoint for all events, and the activities of a separate worker. */
 async function openWorker({ funds = 10_000_000n, rail = new QuietRail() } = {}) {
   const { account } = await createTestAccount(test.database, { funds: { USD: funds } });
   await insertWebhookEndpoint(test.database, keyring, {
@@ -43,7 +43,7 @@ async function openWorker({ funds = 10_000_000n, rail = new QuietRail() } = {}) 
   return {
     accountId: account.id,
     activities,
-    /** Runs a step; the subjects whose events are delivered after it. */
+    /** Runs a step and returns the subjects whose events are delivered after it. */
     begunBy: async (step: (all: typeof activities) => Promise<unknown>) => {
       begun.length = 0;
       await new MockActivityEnvironment().run(() => step(activities));

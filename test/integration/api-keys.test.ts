@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
-/** An account of its own and a key of it. */
+/** Creates a separate account with a key. */
 async function openKey(options: Pick<NewApiKey, 'scopes' | 'expiresAt'> = {}) {
   const { account } = await createTestAccount(system.database);
   const apiKey = createApiKey('test');
@@ -34,7 +34,7 @@ async function openKey(options: Pick<NewApiKey, 'scopes' | 'expiresAt'> = {}) {
 
 const ask = (apiKey: string) => createClient(system.apiUrl, apiKey)('GET /v1/account');
 
-/** What a command prints. */
+/** Returns the output of a command. */
 async function printed(command: () => Promise<void>): Promise<string> {
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   try {
@@ -46,7 +46,7 @@ async function printed(command: () => Promise<void>): Promise<string> {
 }
 const requestBy = (apiKey: string) =>
   `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
-/** All of 127/8 is this machine, so that each test has a quota of its own. */
+/** All of 127/8 is this machine, so each test can have a separate quota. */
 const shownKey = (text: string) => exactlyOne(/cor_test_\w{36}/.exec(text)?.[0]);
 const shownId = (text: string) => exactlyOne(/key_\w+/.exec(text)?.[0]);
 
@@ -72,7 +72,7 @@ describe('a key that may only send payouts', () => {
     const shown = JSON.stringify((await preview(owner)).body);
     expect(shown).toContain('at most 10000.00 USD, the available balance');
     const hidden = await preview(createClient(system.apiUrl, sender));
-    // What is accepted shows the balance as well: of powers of two those that add up to it.
+    // An accepted preview would reveal the balance too, as the sum of the powers of two that are accepted.
     expect(hidden).toMatchObject({
       status: 403,
       body: {
@@ -200,7 +200,7 @@ describe('wrong keys of one address', () => {
       Array.from({ length: 1_000 }, () => createApiKey('test')),
     );
     expect(new Set(statuses)).toEqual(new Set([401, 429]));
-    // 100 at once, and 20 for each second that this takes.
+    // A burst of 100, and 20 for each second that this takes.
     expect(statuses.filter((status) => status === 401).length).toBeLessThan(500);
     wire.destroy();
   });
@@ -279,7 +279,7 @@ describe('a key that works from some addresses alone', () => {
     if (status === 200) return;
     expect({ code, received }).toEqual({ code: 'address_not_allowed', received: from });
     expect(detail).toBe(`The API key may not be used from ${from}.`);
-    // Neither which addresses are allowed nor whose key it is.
+    // The answer reveals neither the allowed addresses nor the owner of the key.
     const told = JSON.stringify([answer.body, [...answer.headers]]).replaceAll(from, '');
     expect(told).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
   });
@@ -311,8 +311,8 @@ describe('a key that works from some addresses alone', () => {
 
 describe('the last use of a key', () => {
   beforeAll(async () => {
-    // Counts the statements that would note a use, and the rows that were written, as the owner:
-    // the API may write to no table that it does not know.
+    // Counts the statements that would record a use and the rows that they write. It runs as the owner,
+    // because the API may not write to tables that it does not know.
     await system.database`create table noted (what text)`;
     await system.database`
       create function count_note() returns trigger language plpgsql security definer as $$
@@ -374,7 +374,7 @@ describe('the last use of a key', () => {
 describe('the look-up of a key', () => {
   it('takes one connection, however many requests send the key at once', async () => {
     const [busy, other] = [await openKey(), await openKey()];
-    // The first requests of a key wait for one look in any case.
+    // The first requests of a key always wait for one query.
     for (const { apiKey } of [busy, other]) expect((await ask(apiKey)).status).toBe(200);
     const waiting = () => system.database<{ count: number }[]>`
       select count(*)::int as count from pg_stat_activity
@@ -442,7 +442,7 @@ describe('corridor keys', () => {
              as in_time from api_keys where id = ${id}`;
     expect(old).toEqual({ inTime: true });
 
-    // Two of the name are active: a third one would be forgotten somewhere.
+    // Two keys of this name are active: a third one would soon be forgotten somewhere.
     await expect(
       createKey(called(system, '', { account: accountId, name: 'tested' })),
     ).rejects.toThrow('2 active keys');

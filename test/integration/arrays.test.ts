@@ -71,15 +71,15 @@ describe('arrays go and come without asking the server for its types', () => {
       'api_keys.allowed',
       'api_keys.scopes',
       'delivery_groups.types',
-      // Read as rows of ledger_postings alone.
+      // Only read as rows of ledger_postings.
       'ledger_entries.amounts_minor',
       'ledger_entries.from_ids',
       'ledger_entries.to_ids',
-      // Compared by the database alone.
+      // Only compared inside the database.
       'payouts.applied_facts',
       'webhook_endpoints.events',
     ]);
-    // What comes as an array of numbers would come as texts.
+    // An array of numbers would arrive as strings.
     const others = columns.filter(({ type }) => type !== arrays.to);
     expect(others.filter(({ name }) => !/^ledger_entries|applied_facts$/.test(name))).toEqual([]);
   });

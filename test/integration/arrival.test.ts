@@ -21,7 +21,7 @@ afterAll(async () => {
 const history = z.array(z.object({ status: z.string(), at: z.string() }));
 const list = z.object({ data: z.array(z.record(z.string(), z.unknown())) });
 
-/** What the calendars say of a payout from dollars to euros, by when its history says it was accepted. */
+/** The estimated arrival of a payout from dollars to euros, from the time of acceptance in its history. */
 function arrivalOf(payout: Readonly<Record<string, unknown>>): string | null {
   const all = history.parse(payout['status_history']);
   const accepted = all.find(({ status }) => status === 'processing');

@@ -18,7 +18,7 @@ const daysAgo = (days: number) => new Date(Date.now() - days * dayMs);
 describe('corridor arrivals', () => {
   let test: TestDatabase;
   let operator: Database;
-  /** An accepted payout from dollars to euros, which the others are copies of. */
+  /** An accepted payout from dollars to euros, of which the others are copies. */
   let model: string;
 
   beforeAll(async () => {
@@ -42,7 +42,7 @@ describe('corridor arrivals', () => {
     await test.drop();
   });
 
-  /** The cells of each line after the header, as an operator gets them. */
+  /** The cells of each line after the header, as an operator sees them. */
   async function arrivals(days = '30'): Promise<readonly (readonly string[])[]> {
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
     try {
@@ -53,10 +53,10 @@ describe('corridor arrivals', () => {
     }
   }
 
-  /** Writes a copy of the model that was accepted then, and has settled, or is open. */
+  /** Writes a copy of the model that was accepted at this time and has settled, or is open. */
   async function paid(acceptedAt: Date, settledAt: Date | null): Promise<void> {
     await transaction(test.database, async (sql) => {
-      // Without the triggers that write the times of now.
+      // Without the triggers, which would write the current time.
       await sql`set local session_replication_role = replica`;
       const [row] = await sql<{ id: string }[]>`
         insert into payouts
@@ -76,7 +76,7 @@ describe('corridor arrivals', () => {
     });
   }
 
-  // These fail when the calendars have run out: then tools/bankCalendars.py is to be run.
+  // These tests fail when the calendars have run out: then run tools/bankCalendars.py.
   it('counts what settled and what is open, and what of it is past its estimate', async () => {
     expect(await arrivals()).toEqual([['EUR', 'test', 'open', '1', '0']]);
     const accepted = daysAgo(25);
@@ -88,7 +88,7 @@ describe('corridor arrivals', () => {
       ['EUR', 'test', 'settled', '2', '0'],
       ['EUR', 'test', 'open', '1', '0'],
     ]);
-    // Of two in one half hour the one is in time and the other late by a millisecond.
+    // Of two payouts in the same half hour, one is on time and the other late by a millisecond.
     await paid(accepted, new Date(estimate.getTime() + 1));
     await paid(accepted, new Date(estimate.getTime() + 5 * 60 * minuteMs));
     await paid(accepted, null);

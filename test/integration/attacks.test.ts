@@ -14,15 +14,15 @@ import {
 import { type Figures, watchVictim } from './victim.js';
 
 /**
- * What one customer or stranger does must not slow the answers of another. Each attack is
- * bounded in count and time and goes to this machine alone. The bounds are wide and relative to a
- * second process that nobody attacks, for the machine may be busy: what they keep out took many
- * seconds, or gigabytes. The figures are printed; on a machine that does nothing else they show
- * whether the victim's p95 is at most twice what it is without an attack.
+ * Requests of one customer or stranger must not slow down those of another. Each attack is limited in
+ * size and duration, and targets only this machine. The limits are wide and relative to a second process
+ * that is not attacked, because the machine may be busy: what they exclude took many seconds, or
+ * gigabytes. The figures are printed; on an otherwise idle machine they show whether the victim's p95 is
+ * at most twice that without an attack.
  */
 let data: TestDatabase;
 let api: ApiProcess;
-/** Nobody attacks it. */
+/** The API process that is not attacked. */
 let control: ApiProcess;
 let attacker: string;
 let victim: string;
@@ -33,7 +33,7 @@ beforeAll(async () => {
   attacker = opened.apiKey;
   ({ apiKey: victim } = await createTestAccount(data.database));
   await fillDisjointPayouts(opened.account.id);
-  // The limits of production.
+  // The limits in production.
   const limits = {
     RATE_LIMIT_PER_SECOND: '100',
     RATE_LIMIT_BURST: '200',
@@ -53,10 +53,10 @@ afterAll(async () => {
 });
 
 const payouts = 40_000;
-/** With the largest metadata that a payout may have had before it was limited. */
+/** Payouts with the largest metadata that was possible before it was limited. */
 const largePayouts = 100;
 
-/** Payouts of which one half has one mark and the other half another, and some that are long. */
+/** Writes payouts: one half has one metadata value, the other half another, and some have a lot. */
 async function fillDisjointPayouts(accountId: string): Promise<void> {
   const metadata = `case when i <= ${largePayouts} then (select jsonb_object_agg('name_' || n, repeat('x', 500))
       from generate_series(1, 15) n) else jsonb_build_object('half', i % 2, 'env', 'prod') end`;
@@ -82,7 +82,7 @@ function report(name: string, figures: object): void {
 const watch = (work: () => Promise<unknown>, freshConnections = false) =>
   watchVictim({ attacked: api, control }, victim, work, freshConnections);
 
-/** The victim was served, about as fast as by the other process, and the API holds what it held. */
+/** The victim was served about as fast as by the other process, and the API's memory did not grow. */
 function wasServed(name: string, figures: Figures, slackMs = 2_500): void {
   report(name, figures);
   expect(figures.attacked.failed).toBe(0);
@@ -93,7 +93,7 @@ function wasServed(name: string, figures: Figures, slackMs = 2_500): void {
 
 type Sent = { readonly path: string; readonly body?: string | Buffer; readonly type?: string };
 
-/** Sends on so many connections at once, each as soon as it is answered; the statuses. */
+/** Sends on this many connections, each as soon as it gets an answer; returns the statuses. */
 async function flood(lanes: number, forMs: number, make: () => Sent, key = attacker) {
   const pool = new Pool(api.url, { connections: lanes });
   const statuses = new Map<number, number>();
@@ -119,7 +119,7 @@ async function flood(lanes: number, forMs: number, make: () => Sent, key = attac
   return statuses;
 }
 
-/** So many names that no route knows, each as long as the longest that is compared. */
+/** A body with this many unknown names, each of the maximum length that is compared. */
 function unknownNames(count: number): string {
   const names = Array.from({ length: count }, (_, i) => `"${String(i).padStart(62, 'x')}":1`);
   return `{${names.join(',')}}`;
@@ -132,7 +132,7 @@ describe('the answers of another customer do not wait for', () => {
       { path: '/v1/payouts', body: unknownNames(3_800) },
     ] as const;
     let sent = 0;
-    // As long as the quota needs for one more of the longest bodies: two are let in at once.
+    // Long enough for the quota to allow one more of the longest bodies: two are admitted at once.
     const figures = await watch(() => flood(2, 10_000, () => bodies[sent++ % 2 === 0 ? 0 : 1]));
     wasServed('unknown names', figures);
   }, 120_000);
@@ -176,14 +176,14 @@ describe('the answers of another customer do not wait for', () => {
       await once(socket, 'connect');
     }
     const figures = await watch(async () => {
-      // As many a second as the account may send, on each connection in turn.
+      // As many requests per second as the account may send, rotating over the connections.
       for (let sent = 0; sent < 800; sent += 1) {
         sockets[sent % sockets.length]?.write(request);
         if (sent % 10 === 9) await delay(100);
       }
     });
     for (const socket of sockets) socket.destroy();
-    // Its pages are work for a processor that is short as well; what is at stake is the memory.
+    // Serving the pages also takes processor time, which is scarce; this test is about the memory.
     wasServed('unread answers', figures, 20_000);
   }, 120_000);
 
@@ -209,7 +209,7 @@ describe('the answers of another customer do not wait for', () => {
     });
     const admitted = taken.reduce((sum, statuses) => sum + (statuses.get(200) ?? 0), 0);
     report('previews', { admitted, ...figures });
-    // Two at once and one in ten seconds, whichever key asks.
+    // Two at once and one every ten seconds, whichever key is used.
     expect(admitted).toBeGreaterThan(0);
     expect(admitted).toBeLessThanOrEqual(4);
     expect(figures.attacked.failed).toBe(0);
@@ -226,7 +226,7 @@ describe('the answers of another customer do not wait for', () => {
       sockets.add(socket);
       socket.once('close', () => sockets.delete(socket));
       await Promise.race([once(socket, 'connect'), once(socket, 'close')]).catch(() => undefined);
-      // One request that needs no key, and then nothing.
+      // One request that needs no key, then silence.
       if (!socket.destroyed) socket.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
     };
     for (let opened = 0; opened < 5_500; opened += 50) {

@@ -28,7 +28,7 @@ afterAll(() => test.drop());
 
 type Labels = BacklogSample['labels'];
 
-/** What the API would show of a metric: its values by their labels. */
+/** A metric as the API would export it: its values by their labels. */
 async function shown(
   metric: BacklogSample['metric'],
 ): Promise<readonly (readonly [Labels, number])[]> {
@@ -38,7 +38,7 @@ async function shown(
   );
 }
 
-/** A payout that is requested, and decided. */
+/** A payout that was requested and decided. */
 async function accepted(accountId: string): Promise<string> {
   const { id } = await requestPayout(test.database, accountId);
   const { decidePayouts } = ledgerActivities({

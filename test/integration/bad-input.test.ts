@@ -13,7 +13,7 @@ import { startSystem, type TestSystem } from '../servers/system.js';
 let system: TestSystem;
 
 beforeAll(async () => {
-  // A malformed request never gets as far as a workflow.
+  // A malformed request never reaches a workflow.
   system = await startSystem({ startsWorker: false });
 });
 afterAll(() => system.stop());
@@ -34,7 +34,7 @@ const problem = member.extend({
   request_id: z.string(),
 });
 
-/** How many rows there are of everything that a request may store. */
+/** The number of rows in every table that a request may write to. */
 async function counts() {
   const [row] = await system.database<{ keys: number }[]>`
     select (select count(*)::int from payouts) as payouts,
@@ -62,7 +62,7 @@ function checkProblem(answer: ApiAnswer, wanted: Expected) {
     param: wanted.param,
   });
   expect(told.status).toBe(wanted.status);
-  // An id in a path that leads to nothing is the one refusal that explains itself.
+  // An unknown ID in a path is the only refusal that needs no further explanation.
   for (const { code, expected } of [told, ...told.errors]) {
     if (code !== 'not_found') expect(expected).toMatch(/\S/);
   }
@@ -71,7 +71,7 @@ function checkProblem(answer: ApiAnswer, wanted: Expected) {
   return told;
 }
 
-/** Sends a bad request and checks its answer, and that it left nothing behind. */
+/** Sends a bad request, checks its answer, and verifies that it stored nothing. */
 async function refuses(request: string, options: RequestOptions, wanted: Expected) {
   const before = await counts();
   const answer = await system.client(request, {
@@ -79,7 +79,7 @@ async function refuses(request: string, options: RequestOptions, wanted: Expecte
     ...options,
   });
   const told = checkProblem(answer, wanted);
-  // What was understood and refused binds its key, and nothing else is ever stored.
+  // A request that was understood and refused binds its key; nothing else is ever stored.
   const bound = wanted.status === 422 ? 1 : 0;
   expect(await counts()).toEqual({ ...before, keys: (before?.keys ?? 0) + bound });
   return { answer, told };
@@ -598,7 +598,7 @@ it('a body that is not what it says does not hold up the next request', async ()
   socket.write(junk);
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
-  // The answer says that the connection closes, and it does: nobody waits on it for a second one.
+  // The answer announces that the connection closes, and it does: no client waits for a second answer.
   await once(socket, 'close');
   const answer = Buffer.concat(chunks).toString('utf8');
   expect(answer).toMatch(/^HTTP\/1\.1 400 /);

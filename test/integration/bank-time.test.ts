@@ -18,7 +18,7 @@ import { createTestAccount, createTestDatabase, type TestDatabase } from '../ser
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 const minuteMs = 60_000;
-/** The clock of the tests, the database and the bank is one; this is for a busy machine. */
+/** Tolerance for a busy machine. The tests, the database and the bank share one clock. */
 const whileTestedMs = minuteMs;
 
 describe('a payout is settled when the bank says it was', () => {
@@ -28,7 +28,7 @@ describe('a payout is settled when the bank says it was', () => {
   });
   afterAll(() => system?.stop());
 
-  /** A payout that the bank took an hour ago, and of which it says nothing by itself. */
+  /** A payout that the bank accepted an hour ago, and about which it reports nothing by itself. */
   async function sentAnHourAgo(): Promise<PayoutRow> {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
@@ -137,7 +137,7 @@ describe('what happened later is not recorded as earlier', () => {
   });
   afterAll(() => test?.drop());
 
-  /** Begins a transaction, has `meanwhile` commit in another, and then goes on with `later`. */
+  /** Begins a transaction, commits `meanwhile` in another, and then continues with `later`. */
   const afterwards = (
     meanwhile: (sql: Database) => Promise<unknown>,
     later: Parameters<typeof transaction>[1],
@@ -169,7 +169,7 @@ describe('what happened later is not recorded as earlier', () => {
     const { id } = await requestPayout(test.database, accountId);
     const ahead = new Date(Date.now() + 60 * minuteMs + whileTestedMs).toISOString();
     await transaction(test.database, async (sql) => {
-      // No move writes this, so the guards are told to look away.
+      // No regular statement writes this, so the guards are disabled.
       await sql`set local session_replication_role = replica`;
       await sql`
         update payouts set requested_at = ${ahead} where id = ${id}`;

@@ -42,7 +42,7 @@ afterAll(async () => {
   await receiver.close();
   await system.stop();
 });
-/** What is printed. */
+/** Spies on the output. */
 let said: MockInstance<typeof console.log>;
 beforeEach(() => {
   said = vi.spyOn(console, 'log').mockReturnValue();
@@ -55,7 +55,7 @@ const answered = z.object({
   not_canceled: z.array(z.object({ id: z.string(), status: z.string() })),
 });
 
-/** How many of the batch's payouts the bank has heard of. */
+/** The number of the batch's payouts that the bank has received. */
 async function heardOf(batchId: string): Promise<number> {
   const [rows, journal] = await Promise.all([rowsOf(system, batchId), journalByKey(system)]);
   return rows.filter(({ id }) => journal.has(id)).length;
@@ -74,7 +74,7 @@ describe('a paused batch', () => {
     await untilAtRest(system, id);
     expect(await heardOf(id)).toBe(0);
     expect(await payer.balance()).toEqual({ available: 0n, held: 1_200n * 2_000n });
-    // However often it is looked at.
+    // However often the chunk is woken.
     await wakeBatch(system, id);
     await untilAtRest(system, id);
     expect(await heardOf(id)).toBe(0);
@@ -96,7 +96,7 @@ describe('a paused batch', () => {
     await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
     await untilAtRest(system, id);
     const [begun] = await rowsOf(system, id);
-    // As a worker leaves it that dies between the mark and the call.
+    // The state that a worker leaves if it dies between the mark and the call.
     await system.database`update payouts set submit_started_at = now() where id = ${begun?.id ?? ''}`;
     await wakeBatch(system, id);
     await untilBatch(payer.client, id, ({ counts }) => counts['settled'] === 1);
@@ -196,7 +196,7 @@ describe('a canceled batch', () => {
         { id: ids[0], status: 'sent' },
         { id: ids[1], status: 'settled' },
         { id: ids[4], status: 'failed' },
-        // The rail was given it and may still pay.
+        // The rail has received this payout and may still pay it.
         { id: ids[6], status: 'processing' },
       ],
     };
@@ -212,10 +212,10 @@ describe('a canceled batch', () => {
     const reused = await payer.client('POST /v1/payouts', { form: payer.item('plain'), ...key });
     expect(reused).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
 
-    // It is canceled when what the rail was given has come to its end as well.
+    // The batch is canceled once the payouts that the rail received are final too.
     expect(batchIn(await payer.client(`GET /v1/batches/${id}`)).status).toBe('processing');
     await settleByHand(ids[0] ?? '');
-    // Alone it can be voided at the bank.
+    // A single cancellation can still void it at the bank.
     const alone = await payer.client(`POST /v1/payouts/${ids[6]}/cancel`);
     expect(alone).toMatchObject({ status: 200, body: { status: 'canceled' } });
     const batch = await untilBatch(payer.client, id);
@@ -287,7 +287,7 @@ describe('a canceled batch', () => {
   });
 });
 
-/** Has a sent payout parked for its time is over, and settled by an operator. */
+/** Parks a sent payout because its deadline has passed, and lets an operator settle it. */
 async function settleByHand(id: string): Promise<void> {
   await system.database`
     update payouts set settle_by = now() - interval '1 hour' where id = ${id}`;
@@ -322,7 +322,7 @@ describe('an item that was never sent, and of which the bank reports something',
     expect(byOperator.printed).toMatch(/^refused: The rail may have taken the payout/m);
     const proposed = await operate(system, id, 'fail');
     expect(proposed.printed).toMatch(/^proposed: /m);
-    // And two people need the statements.
+    // Two operators need the statements as well.
     const approve = { kind: 'approve', proposal: proposed.action } as const;
     expect(await command(system, id, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing', attentionReason });

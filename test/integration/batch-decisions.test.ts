@@ -26,7 +26,7 @@ afterAll(async () => {
 const unknownBeneficiary = { beneficiary: 'bnf_0nobody' };
 const many = (count: number) => Array.from({ length: count }, (_, index) => `n ${index}`);
 
-/** The transactions that have debited the items of a batch. */
+/** The number of transactions that have debited the items of a batch. */
 async function debitsOf(batchId: string): Promise<number> {
   const rows = await system.database`
     select distinct e.xmin::text from ledger_entries e join payouts p on p.id = e.payout_id

@@ -7,7 +7,7 @@ let system: TestSystem;
 let beneficiary: string;
 
 beforeAll(async () => {
-  // What is asked here is decided before a workflow sees it.
+  // These requests are answered before a workflow is involved.
   system = await startSystem({ startsWorker: false });
   const stored = await system.client('POST /v1/beneficiaries', {
     form: {
@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
-/** Two items, the first with a comma and quotes in its reference, the second with metadata. */
+/** Two items: the first has a comma and quotes in its reference, the second has metadata. */
 function bodies(): Readonly<Record<string, readonly [contentType: string, body: string]>> {
   const live = { source_currency: 'USD', amount: '2000', beneficiary };
   const payouts = [

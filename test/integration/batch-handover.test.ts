@@ -27,14 +27,14 @@ const silent = 'simulate: never settle';
 const misreported = 'simulate: wrong amount';
 const manyOf = (reference: string, count: number) => Array.from({ length: count }, () => reference);
 
-/** How many of a batch's payouts operators find, whatever for or for one reason. */
+/** The number of a batch's payouts shown to operators, for any reason or for one. */
 async function countShown(batchId: string, reason?: string): Promise<number> {
   const shown = `BatchId = '${batchId}' and NeedsAttention = true and ExecutionStatus = 'Running'`;
   const query = reason === undefined ? shown : `${shown} and AttentionReason = '${reason}'`;
   return (await system.temporal.workflow.count(query)).count;
 }
 
-/** Waits until operators find each of the payouts, by its workflow and in the list of all. */
+/** Waits until operators can find all these payouts by their workflows and in the list. */
 async function untilShown(batchId: string, ids: readonly string[], reason: string): Promise<void> {
   await eventually(`${ids.length} payouts shown for ${reason}`, 100_000, async () =>
     (await countShown(batchId, reason)) === ids.length ? true : undefined,
@@ -57,7 +57,7 @@ describe('what a batch cannot bring to its end', () => {
       (batch) => countsOf(batch)['sent'] === 2 && countsOf(batch)['settled'] === 1,
     );
     const [first = '', second = '', third = ''] = (await rowsOf(system, id)).map((row) => row.id);
-    // A day is as long as the bank remembers keys.
+    // The bank remembers keys for a day.
     await system.database`
       update payouts set submit_started_at = submit_started_at - interval '25 hours'
        where id = ${second}`;
@@ -72,7 +72,7 @@ describe('what a batch cannot bring to its end', () => {
     const releases = (statementDate: string | null) =>
       command(system, second, { kind: 'failAndRelease', statementDate });
     expect(await command(system, first, settles)).toMatchObject({ outcome: 'done' });
-    // The bank may have forgotten the key: that it would void it now proves nothing.
+    // The bank may have forgotten the key, so that a successful void now would prove nothing.
     expect(await releases(null)).toMatchObject({ outcome: 'refused' });
     expect(await releases(await closeStatements(second))).toMatchObject({ outcome: 'done' });
     expect(await payer.events()).not.toHaveProperty(['batch.completed']);
@@ -106,13 +106,13 @@ describe('what a batch cannot bring to its end', () => {
     });
     const ids = (await rowsOf(system, id)).map((row) => row.id);
     await untilShown(id, ids.slice(0, 200), 'amount_mismatch');
-    // What only waits is carried together.
+    // Payouts that only wait stay with their chunk.
     const waiting = (await rowsOf(system, id)).slice(200, 350);
     expect(new Set(waiting.map(({ driver }) => driver))).toEqual(new Set([`${id}/0`]));
 
     await system.database`
       update payouts set settle_by = now() - interval '1 hour' where id = any (${ids.slice(300, 350)})`;
-    // Repeated after a deadlock: the worker locks them in another order.
+    // Retried after a deadlock, because the worker locks the rows in another order.
     await transaction(
       system.database,
       (sql) => sql`
@@ -124,7 +124,7 @@ describe('what a batch cannot bring to its end', () => {
     const rows = await untilRows(system, id, (all) =>
       all.slice(200, 300).every((row) => row.driver === row.id),
     );
-    // The bank may still have them: they are asked about, and nobody is called yet.
+    // The bank may still have these, so they are looked up, and not parked yet.
     expect(new Set(rows.slice(200, 300).map(statusAndReason))).toEqual(
       new Set(['processing null']),
     );
@@ -146,7 +146,7 @@ describe('what a batch cannot bring to its end', () => {
   });
 });
 
-/** As if the payout had been sent eight days ago and every day since were closed; the last one. */
+/** As if the payout was sent eight days ago and all days since were closed; returns the last day. */
 async function closeStatements(id: string): Promise<string> {
   await system.database`
     update payouts set submit_started_at = now() - interval '8 days',

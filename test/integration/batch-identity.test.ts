@@ -43,7 +43,7 @@ async function listedItems(client: ApiClient, id: string, limit = 100, filter = 
   }
 }
 
-/** How many batches and payouts the account has. */
+/** The number of batches and payouts of the account. */
 async function heldBy({ accountId }: BatchPayer) {
   const [row] = await system.database`
     select (select count(*)::int from batches where account_id = ${accountId}) as batches,
@@ -51,7 +51,7 @@ async function heldBy({ accountId }: BatchPayer) {
   return row;
 }
 
-/** Every payout of the account was given to the bank at most once. */
+/** Verifies that the bank received every payout of the account at most once. */
 async function transfersOf({ accountId }: BatchPayer): Promise<number> {
   const rows = await system.database<{ id: string }[]>`
     select id from payouts where account_id = ${accountId}`;
@@ -176,7 +176,7 @@ describe('an item with a key of its own', () => {
     expect(rows.map(({ batchIndex }) => batchIndex)).toEqual([0, 2]);
     expect(rows[1]?.refusal).toMatchObject({ param: 'payouts[2][amount]' });
     expect(await heldBy(payer)).toEqual({ batches: 1, payouts: 4 });
-    // And the other way round: the single request finds the item.
+    // And vice versa: the single request finds the item.
     const keyed = item('keyed', { idempotency_key: 'keyed' });
     const other = await payer.send([keyed]);
     await untilBatch(client, other);

@@ -42,7 +42,7 @@ afterAll(async () => {
 });
 
 describe('a batch of every order of the bank', () => {
-  // Item by item through the table, so that what fails stands beside what does not.
+  // The orders are interleaved, so that failing items are next to successful ones.
   const wanted = Array.from({ length: itemsOfEach }, () => [
     plain,
     ...Object.values(orderEndings),
@@ -57,7 +57,7 @@ describe('a batch of every order of the bank', () => {
       json: { url: receiver.url, events: ['*'] },
     });
     const id = await payer.send(wanted.map(({ reference }) => payer.item(reference)));
-    // The counters add up at every look on the way.
+    // The counters must add up at every poll.
     await untilBatch(payer.client, id, (batch) => sameCounts(countsOf(batch), wanted));
     const rows = await untilRows(system, id, (all) =>
       all.every((row, index) => hasEnded(row, wanted[index] ?? plain)),
@@ -75,7 +75,7 @@ describe('a batch of every order of the bank', () => {
     const told = wanted.flatMap(({ history }) => history.slice(2).map((s) => `payout.${s}`));
     expect(await payer.events()).toEqual(tally(told));
     await expectWebhooks(textOf(endpoint, 'secret'), rows);
-    // Nobody has to look at what only waits: the chunk goes on with it.
+    // Payouts that only wait need no operator: the chunk continues with them.
     expect(rows.filter((row) => row.driver === row.id).map((row) => row.reference)).toEqual(
       Array(itemsOfEach).fill('simulate: wrong amount'),
     );
@@ -109,7 +109,7 @@ function postingsFor(row: PayoutRow, { entries }: Ending) {
   };
 }
 
-/** Each event came once, signed, with the payout as it was then. */
+/** Verifies that each event arrived once, signed, with the payout as it was at that time. */
 async function expectWebhooks(secret: string, rows: readonly PayoutRow[]): Promise<void> {
   const due = rows.flatMap((row) =>
     statusHistory(row)

@@ -51,7 +51,7 @@ import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
 import { createTestDatabase, type TestDatabase, withoutTimeouts } from '../servers/database.js';
 
-/** As the quiet rail declares. */
+/** The limits that the quiet rail declares. */
 const limits = [{ rail: 'sandbox', settleWithinMs: 5 * 24 * 60 * 60 * 1000 }];
 
 const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs, factRules: usualFactRules };
@@ -59,14 +59,14 @@ const accountId = 'acc_0';
 const batchId = 'bat_lane';
 const fingerprints = { amount: 'digest' };
 
-/** Chunks of one batch: not decided, accepted, and given to the rail. */
+/** Chunks of one batch: undecided, accepted, and submitted to the rail. */
 const pending = { batchId, number: 0 };
 const accepted = { batchId, number: 1 };
 const sent = { batchId, number: 2 };
 const chunks = [pending, accepted, sent];
 const items = chunks.length * chunkSize;
 
-/** What fills the tables beside the lane: nobody's deliveries, news, keys and waiting payouts. */
+/** Other rows that fill the tables: deliveries, rail events, keys and waiting payouts of other accounts. */
 const beside = `
   insert into webhook_endpoints (id, account_id, url, events, api_version)
     values ('we_dead', 'acc_0', 'https://dead.example', '{none}', '2026-06-01'),
@@ -88,7 +88,7 @@ const beside = `
   select setval(pg_get_serial_sequence(t, 'id'), 100000000)
     from unnest(array['ledger_entries', 'ledger_accounts']) t`;
 
-/** A tenth as many payouts, of which the planner knows nothing. */
+/** A database with a tenth as many payouts, and no planner statistics. */
 async function createWithoutStatistics(): Promise<TestDatabase> {
   const test = await createTestDatabase();
   const { database } = test;
@@ -101,7 +101,7 @@ async function createWithoutStatistics(): Promise<TestDatabase> {
   return test;
 }
 
-/** A group of payouts at a time, each in a transaction of its own. */
+/** Processes the payouts group by group, each group in a separate transaction. */
 async function inGroups(
   database: Database,
   ids: readonly string[],
@@ -112,7 +112,7 @@ async function inGroups(
 
 const factsOf = (ids: readonly string[], fact: PayoutFact) => new Map(ids.map((id) => [id, fact]));
 
-/** The lane's own batch, carried as far as its chunks say by the service's own statements. */
+/** The lane's own batch, advanced to the state of each chunk by the service's own statements. */
 async function carryLane(database: Database): Promise<void> {
   await withoutTimeouts(database, (sql) => sql.unsafe(beside));
   const funds = { mode: 'test', accountId, payoutId: null } as const;
@@ -137,7 +137,7 @@ async function carryLane(database: Database): Promise<void> {
   await storeRailEvents(database, 'sandbox', await newsOf(database, told));
 }
 
-/** News that the rail has settled each of these payouts. */
+/** Reports that the rail has settled each of these payouts. */
 async function newsOf(sql: Sql, ids: readonly string[]) {
   const rows = await sql<{ id: string; receiveMinor: bigint }[]>`
     select id, receive_minor from payouts where id = any (${ids})`;
@@ -148,15 +148,15 @@ async function newsOf(sql: Sql, ids: readonly string[]) {
   }));
 }
 
-/** What a statement works on: a group of each chunk's payouts, and who is owed what. */
+/** The input of the statements: a group of each chunk's payouts, and the pending deliveries. */
 async function readGroups(database: Database) {
   const [undecided = []] = groupsOf(await itemsOf(database, pending, ['pending']));
   const [unsent = []] = groupsOf(await itemsOf(database, accepted, ['processing']));
   const [told = [], untold = []] = groupsOf(await itemsOf(database, sent, ['sent']));
   const news = await newsOf(database, untold);
-  // It took longer to get here than first attempts are left to a process.
+  // The preparation has taken longer than a first attempt's lease.
   await database`update delivery_groups set next_attempt_at = now() + interval '1 hour'`;
-  // Those of one transaction have rows of their own, as if they had been left to their endpoints.
+  // The deliveries of one transaction get separate rows, as if their process had handed them over.
   await database`
     select end_delivery_groups(array(select id from delivery_groups order by id limit 11), 'pending', false)`;
   const pairs = await pendingFirstAttempts(database, told);
@@ -176,7 +176,7 @@ const bindings = (from: number) =>
     refusal: null,
   }));
 
-/** The statements of the lane, and of how many rows each is about. */
+/** The statements of the lane, each with its number of rows. */
 const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'records a thousand items',
@@ -317,16 +317,16 @@ const delivered = {
   url: 'http://127.0.0.1:1/',
 } as const;
 
-/** Ends a transaction that has shown what it would have done. */
+/** Rolls back a transaction after its plan was recorded. */
 class Undone extends Error {}
 
-/** Rows that the statements of one step read, those of triggers and functions included. */
+/** Returns the plans of one step's statements, including those in triggers and functions. */
 async function plansOf(reader: PlanReader, statement: Statement, groups: Groups) {
   return reader.plansOf(async () => {
     const undone = reader.database.begin(async (sql) => {
       await sql`set constraints all deferred`;
       await statement(sql, groups);
-      // Foreign keys are checked as bulkTransaction has them checked at the end.
+      // Foreign keys are checked in the same way as at the end of bulkTransaction.
       await sql`set local plan_cache_mode = auto`;
       await sql`set constraints all immediate`;
       throw new Undone();
@@ -348,7 +348,7 @@ describe.each([
     create: createWithoutStatistics,
     isAnalyzed: false,
     told: 'just filled and not analyzed',
-    // A table may be read once, where the planner takes it for small; never once a row.
+    // A table may be read once where the planner assumes that it is small, but never once per row.
     mostRead: (rows: number) => 20 * rows + 100_000,
   },
 ])('among $payouts payouts, $told, the batch lane', ({ create, isAnalyzed, mostRead }) => {

@@ -40,7 +40,7 @@ async function previewOf(payer: BatchPayer, payouts: readonly Item[], mode = 'be
   return preview.parse(answer.body);
 }
 
-/** How many rows every table has. */
+/** The number of rows in every table. */
 async function rowCounts(): Promise<Readonly<Record<string, number>>> {
   const { database } = system;
   const tables = await database<{ name: string }[]>`
@@ -104,7 +104,7 @@ describe('a batch that is only validated', () => {
 
     const id = await payer.send(payouts);
     const batch = await untilBatch(client, id);
-    // The item that refers to the payout made before counts in the batch, not in what it adds.
+    // An item that refers to an earlier payout counts in the batch, but adds no amount to it.
     expect(batch.counts).toMatchObject({ total: 11, settled: 4, failed: 7 });
     const own = await rowsOf(system, id);
     const sum = (name: 'sourceMinor' | 'feeMinor' | 'receiveMinor') =>
@@ -162,7 +162,7 @@ function said(
   return [index, refusal?.code, refusal?.expected, refusal?.received];
 }
 
-/** Minor units of a currency with two digits as the API writes them. */
+/** Formats minor units of a two-decimal currency as the API does. */
 function decimal(minor: bigint): string {
   const digits = minor.toString().padStart(3, '0');
   return `${digits.slice(0, -2)}.${digits.slice(-2)}`;

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => system?.stop());
 
-/** A batch as the API commits it before it dies: nobody has been told of it. */
+/** A batch that the API committed before it died: no workflow was started. */
 async function leaveBatch(item: NewItem): Promise<string> {
   const id = newId('batch');
   const accountId = system.account.account.id;
@@ -29,7 +29,7 @@ async function leaveBatch(item: NewItem): Promise<string> {
   return id;
 }
 
-/** Sweeps as the schedule does, at a time when what was left behind is due. */
+/** Sweeps as the schedule does, at a time when everything left behind is due. */
 async function sweep(batchId: string): Promise<void> {
   await system.database`update batch_chunks set wake_at = now() where batch_id = ${batchId}`;
   await system.temporal.workflow.execute('sweep', {
@@ -61,7 +61,7 @@ describe('a batch that nobody has started is started by the sweep', () => {
     const id = await leaveBatch({ index: 0, refersTo: payout.id });
     await sweep(id);
     await untilCompleted(id);
-    // A second sweep finds it complete, and leaves nothing due.
+    // A second sweep finds the batch complete, and nothing remains due.
     await sweep(id);
     await eventually('no chunk is due', 20_000, async () => {
       const due = await database`
@@ -75,7 +75,7 @@ describe('a batch that nobody has started is started by the sweep', () => {
 
 describe('where the schedule does not sweep', () => {
   const log = pino({ level: 'silent' });
-  /** A payout that nobody has started, and the last sweep so long ago. */
+  /** Leaves a payout without a workflow, with the last sweep this many seconds ago. */
   async function leavePayout(secondsAgo: number): Promise<string> {
     const { database, account } = system;
     const { id } = await requestPayout(database, account.account.id);

@@ -22,7 +22,7 @@ import { usualFactRules } from '../fixtures/factRules.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
-// An item of a batch that has a workflow of its own is moved by somebody else.
+// Batch items that have a separate workflow, and are moved by another process.
 
 let system: TestSystem;
 let receiver: Receiver;
@@ -38,7 +38,7 @@ afterAll(async () => {
 
 const handleOf = (id: string) => system.temporal.workflow.getHandle(id);
 
-/** What operators find a payout by; undefined before its workflow has begun. */
+/** The search attribute by which operators find a payout; undefined before its workflow has begun. */
 async function needsAttention(id: string): Promise<boolean | undefined> {
   try {
     const { typedSearchAttributes } = await handleOf(id).describe();
@@ -49,7 +49,7 @@ async function needsAttention(id: string): Promise<boolean | undefined> {
   }
 }
 
-/** Parks a payout of a batch, as its chunk does with what it cannot carry, until that shows. */
+/** Parks a payout of a batch as its chunk would, and waits until operators can find it. */
 async function park(batchId: string, id: string, reason: AttentionReason): Promise<void> {
   await system.database`
     update payouts set attention_reason = ${reason}, attention_detail = 'a test',
@@ -61,7 +61,7 @@ async function park(batchId: string, id: string, reason: AttentionReason): Promi
   );
 }
 
-/** A paused batch of three, accepted, of which the first waits for a person. */
+/** An accepted, paused batch of three, of which the first payout is parked. */
 async function withOneParked(): Promise<{ payer: BatchPayer; batchId: string; ids: string[] }> {
   const payer = await openBatchPayer(system, 6_000n);
   await payer.client('POST /v1/webhook_endpoints', { json: { url: receiver.url, events: ['*'] } });
@@ -90,7 +90,7 @@ describe('a parked item whose batch is canceled', () => {
     for (const id of ids) {
       await receiver.next(({ body }) => body.includes(`"${id}"`) && body.includes('canceled'));
     }
-    // It was woken, so nothing is left to the sweep.
+    // It was woken, so nothing is left for the sweep.
     expect((await wakeTimes(batchId)).map(({ wakeAt }) => wakeAt)).toEqual([null, null, null]);
   });
 
@@ -110,7 +110,7 @@ describe('a parked item whose batch is canceled', () => {
     await sweep();
     expect(await handleOf(first).result()).toBe('canceled');
     expect(await needsAttention(first)).toBe(false);
-    // Once, and not every ten seconds for ever.
+    // Woken once, not every ten seconds for ever.
     await sweep();
     expect((await wakeTimes(batchId))[0]).toEqual({ wakeAt: null });
   });
@@ -126,7 +126,7 @@ describe('an item that waits for a person before its batch of all or nothing is 
     const items = [payer.item('n 0'), payer.item('n 1')];
     const batchId = await payer.send(items, 'all_or_nothing');
     const [first = ''] = (await rowsOf(system, batchId)).map(({ id }) => id);
-    // As its chunk leaves it when the rail speaks of what was never sent to it.
+    // The state that its chunk leaves when the rail reports about a payout that was never sent to it.
     await system.database`
       update payouts set driver = id, attention_reason = 'contradiction',
              attention_detail = 'a test', attention_at = now() where id = ${first}`;

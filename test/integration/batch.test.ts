@@ -58,7 +58,7 @@ describe('a batch', () => {
       type: 'batch.completed',
       data: { id, status: 'completed', counts: { total: 4, settled: 3, failed: 1, pending: 0 } },
     });
-    // The event is the batch's, and no payout's.
+    // The event belongs to the batch, not to a payout.
     const listed = await client(`GET /v1/events?batch=${id}`);
     expect(listed.body['data']).toMatchObject([{ type: 'batch.completed', data: { id } }]);
     const [payout] = await database<{ id: string }[]>`

@@ -76,7 +76,7 @@ describe('the holder of an account', () => {
     expect(await verdictsOf({ ...german, address: { ...address, town: 7 } })).toEqual([
       'parameter_invalid address[town]',
     ]);
-    // Tomorrow by the clock of the service.
+    // Tomorrow by the service's clock.
     const tomorrow = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
     expect(await verdictsOf({ ...german, date_of_birth: tomorrow })).toEqual([
       'beneficiary_invalid date_of_birth',
@@ -145,7 +145,7 @@ it('the examples of what a country requires make a beneficiary', async () => {
       const required = fields.filter((field) => field.required);
       const form = Object.fromEntries(required.map(({ name, example }) => [name, example]));
       expect((await client('POST /v1/beneficiaries', { form })).status, country).toBe(201);
-      // And with all that is optional.
+      // And with all optional fields.
       const whole = Object.fromEntries(fields.map(({ name, example }) => [name, example]));
       const answer = await client('POST /v1/beneficiaries', { form: whole });
       expect(answer.status, `${country} ${JSON.stringify(answer.body)}`).toBe(201);

@@ -16,7 +16,7 @@ import { beneficiary, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
-// Details change, and a payout goes to those that it was accepted for.
+// When details change, a payout still goes to the details for which it was accepted.
 
 let system: TestSystem;
 let accountId: string;
@@ -31,7 +31,7 @@ beforeAll(async () => {
 afterAll(() => system.stop());
 afterEach(() => vi.restoreAllMocks());
 
-/** Another valid account, whose last four digits are told apart from the first one's. */
+/** Another valid account, with different last four digits. */
 const otherIban = 'DE75512108001245126199';
 
 async function store(): Promise<string> {
@@ -44,7 +44,7 @@ const update = (id: string, json: object, idempotencyKey?: string) =>
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
   });
 
-/** A payout to it, settled: the beneficiary that its account sees beside it. */
+/** Settles a payout to the beneficiary and returns the beneficiary shown in it. */
 async function paid(id: string) {
   const json = { source_currency: 'USD', amount: 5_000, beneficiary: id };
   const payout = textOf(await client('POST /v1/payouts', { json }), 'id');
@@ -256,7 +256,7 @@ class RecordingRail extends QuietRail {
   };
 }
 
-/** The payout's beneficiary takes another name. */
+/** Renames the payout's beneficiary. */
 async function renamed(database: Database, { accountId, beneficiaryId }: PayoutRow) {
   await transaction(database, async (sql) => {
     const row = exactlyOne(await lockBeneficiary(sql, accountId, beneficiaryId));

@@ -15,7 +15,7 @@ import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
-/** What an account owns, by the kind of its id. */
+/** One ID of each kind that an account owns. */
 type Owned = Readonly<
   Record<
     'quote' | 'beneficiary' | 'payout' | 'batch' | 'item' | 'event' | 'endpoint' | 'transaction',
@@ -51,7 +51,7 @@ const list = z.object({ data: z.array(z.looseObject({ id: z.string() })).min(1) 
 const firstOf = async (client: ApiClient, path: string) =>
   list.parse((await client(`GET ${path}`)).body).data[0]?.id ?? '';
 
-/** Has one of everything that there is an id of. */
+/** Creates one object of every kind that has an ID. */
 async function acquire(client: ApiClient, receiverUrl: string): Promise<Owned> {
   const endpoint = await client('POST /v1/webhook_endpoints', {
     json: { url: receiverUrl, events: ['*'] },
@@ -81,7 +81,7 @@ async function acquire(client: ApiClient, receiverUrl: string): Promise<Owned> {
   };
 }
 
-/** An id of the kind that nobody has. */
+/** An unused ID of this kind. */
 function absent(kind: keyof Owned): string {
   if (kind === 'transaction') return 'txn_999999999999999999';
   const kinds = {
@@ -96,10 +96,10 @@ function absent(kind: keyof Owned): string {
   return newId(kinds[kind]);
 }
 
-/** Changes from request to request, and tells nothing. */
+/** Headers that change between requests and reveal nothing. */
 const changing = ['request-id', 'date', 'ratelimit', 'ratelimit-policy', 'content-length'];
 
-/** An answer without what tells one request from another, and without the id that was asked for. */
+/** An answer without its per-request values and without the requested ID. */
 function essence(answer: ApiAnswer, asked: string) {
   const plain = (text: string) =>
     text
@@ -114,7 +114,7 @@ function essence(answer: ApiAnswer, asked: string) {
   };
 }
 
-/** The route of each path with an id, and whose id it takes. */
+/** The routes with an ID in their path, and the kind of that ID. */
 const paths: Readonly<Record<string, keyof Owned>> = {
   'get /v1/quotes/:id': 'quote',
   'get /v1/quotes/:id/calculation': 'quote',
@@ -141,14 +141,14 @@ const paths: Readonly<Record<string, keyof Owned>> = {
   'post /v1/webhook_endpoints/:id/redeliver': 'endpoint',
 };
 
-/** What a request cannot do without. */
+/** Required bodies. */
 const bodies: Readonly<Record<string, object>> = {
   'post /v1/webhook_endpoints/:id/redeliver': { since: '2026-11-21T12:00:00Z' },
 };
 
 type Sent = { readonly request: string; readonly json?: unknown };
 
-/** Every parameter that takes an id, by the operation, and a request that sends it. */
+/** Every parameter that takes an ID, by operation, with a request that sends it. */
 const params: Readonly<Record<string, readonly [keyof Owned, (id: string) => Sent]>> = {
   ...queries('listPayouts', '/v1/payouts', {
     starting_after: 'payout',
@@ -186,7 +186,7 @@ const params: Readonly<Record<string, readonly [keyof Owned, (id: string) => Sen
     payout: 'payout',
     batch: 'batch',
   }),
-  // A payout is stored with what it named, so these come after the lists.
+  // A payout is stored with the IDs in its request, so these come after the lists.
   'createPayout quote': [
     'quote',
     (quote) => ({
@@ -244,7 +244,7 @@ describe('another account’s id', () => {
     expect(Object.keys(paths).sort()).toEqual(
       withId.map((each) => `${each.method} ${each.path}`).sort(),
     );
-    // Rates are no account's own.
+    // Rates belong to no account.
     const owning = routes.filter(({ operationId }) => operationId !== 'listPastRates');
     const named = owning.flatMap(({ operationId, params: schema }) => {
       const shape = schema?.shape ?? {};
@@ -277,7 +277,7 @@ describe('another account’s id', () => {
       expect(theirs.status).toBe(404);
       expect(essence(theirs, foreign[kind])).toEqual(essence(nobodys, none));
     }
-    // It is there, and nothing happened to it.
+    // The object exists and has not changed.
     expect(before.map(({ status }) => status)).toEqual(before.map(() => 200));
     expect((await reads(kind)).map(({ body }) => body)).toEqual(before.map(({ body }) => body));
   });
@@ -290,7 +290,7 @@ describe('another account’s id', () => {
       stranger(request, json === undefined ? {} : { json, idempotencyKey: crypto.randomUUID() });
     const theirs = await ask(send(foreign[kind]));
     expect(essence(theirs, foreign[kind])).toEqual(essence(await ask(send(none)), none));
-    // The same request with an id of one's own is another matter.
+    // The same request with the caller's own ID has another answer.
     const mine = essence(await ask(send(own[kind])), own[kind]);
     expect(mine).not.toEqual(essence(theirs, foreign[kind]));
   });
@@ -324,7 +324,7 @@ describe('another account’s id', () => {
   });
 });
 
-/** What its owner reads of an object. */
+/** The answers that the owner of an object gets. */
 function reads(kind: keyof Owned): Promise<readonly ApiAnswer[]> {
   const names = Object.entries(paths).filter(
     ([name, each]) => each === kind && name.startsWith('get '),

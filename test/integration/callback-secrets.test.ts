@@ -15,7 +15,7 @@ const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(
   (name) => `${name}-callback-secret`,
 );
 
-/** What an API of such secrets answers to callbacks that are signed with each of the three. */
+/** The answers of an API with these secrets to callbacks signed with each of the three. */
 async function answersOf(env: Readonly<Record<string, string>>): Promise<readonly number[]> {
   const api = await startApiProcess(test.url, env);
   onTestFinished(() => api.part.stop());

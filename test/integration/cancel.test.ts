@@ -36,7 +36,7 @@ beforeAll(async () => {
   system = await startSystem({ decisionLimitMs: 5_000 });
 });
 afterAll(async () => {
-  // Whatever a test did, no money may have come from nowhere.
+  // Whatever the tests did, every currency must balance.
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
   await system.stop();
 });
@@ -49,14 +49,14 @@ const cancel = (payer: Payer, id: string, idempotencyKey?: string) =>
 
 const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
 
-/** A payout that the bank will never answer, as soon as it was asked. */
+/** A payout that the bank will never answer, once it is submitted. */
 async function unanswered(payer: Payer): Promise<string> {
   const id = await payer.send('simulate: timeout then nothing');
   await untilSubmitted(system, id);
   return id;
 }
 
-/** Canceled for good: the hold was released once, and the bank has nothing to pay. */
+/** Verifies a final cancellation: the hold was released once, and the bank has nothing to pay. */
 async function expectCanceled(id: string): Promise<void> {
   const row = await rowOf(system, id);
   expect(row).toMatchObject({ status: 'canceled', attentionReason: null });
@@ -65,7 +65,7 @@ async function expectCanceled(id: string): Promise<void> {
   expect(await journalOf(system, id)).not.toContain('transfer');
 }
 
-/** Paid for good: the bank has sent it once, and nothing was released. */
+/** Verifies a final settlement: the bank has paid once, and nothing was released. */
 async function expectSettled(id: string): Promise<void> {
   const row = await rowOf(system, id);
   expect(row).toMatchObject({ status: 'settled', attentionReason: null });
@@ -74,9 +74,9 @@ async function expectSettled(id: string): Promise<void> {
   expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
 }
 
-/** What was answered is what happened, and the other did not happen as well. */
+/** Verifies that the answer matches the outcome, and that the other outcome did not happen too. */
 async function expectOneOutcome(id: string, answer: ApiAnswer): Promise<'canceled' | 'settled'> {
-  // Before the wait: a workflow that was not canceled would be waited for in vain.
+  // Checked before the wait, because a workflow that was not canceled might never end.
   expect([200, 409], JSON.stringify(answer.body)).toContain(answer.status);
   await system.temporal.workflow.getHandle(id).result();
   if (answer.status === 200) {
@@ -94,9 +94,9 @@ describe('a cancellation that races with the submission', () => {
     const payer = await openPayer(system);
     const outcomes = await Promise.all(
       Array.from({ length: 20 }, async (_, index) => {
-        // All of them leave the account with nothing, so an early release would show.
+        // Together they use up the account's funds, so an early release would show.
         const asked = payer.ask(`race ${index}`, { amount: '5000' });
-        // Odd ones are canceled while the payout is still decided, even ones right after.
+        // Odd ones are canceled while the payout is being decided, even ones right afterwards.
         if (index % 2 === 0) await asked;
         const id = await idOf(payer, `race ${index}`);
         const outcome = await expectOneOutcome(id, await cancel(payer, id));
@@ -117,7 +117,7 @@ describe('a cancellation that races with the submission', () => {
     const asked = payer.ask('never called');
     const id = await idOf(payer, 'never called');
     const canceled = cancel(payer, id);
-    // The update waits at the server, and so is there before the first step is.
+    // The update waits at the server, so it is there before the first step runs.
     await system.startWorker();
     expect(await expectOneOutcome(id, await canceled)).toBe('canceled');
     expect(await journalOf(system, id)).toEqual([]);
@@ -170,7 +170,7 @@ describe('a cancellation that races with the submission', () => {
     const asked = payer.ask('voided first');
     const id = await idOf(payer, 'voided first');
     const rail = createSandboxRail(system.bank);
-    // The first half of a cancellation whose second half is late.
+    // The first half of a cancellation, whose second half is late.
     expect(await rail.voidKey(id)).toBe('voided');
     await rail.close();
     await system.startWorker();
@@ -189,7 +189,7 @@ describe('a cancellation that races with the submission', () => {
   });
 });
 
-/** The database, where a submission begins just before each transaction does. */
+/** A database on which a submission begins just before each transaction. */
 function submittingFirst(id: string): Database {
   return new Proxy(system.worker, {
     get: (database, name) => {
@@ -205,7 +205,7 @@ function submittingFirst(id: string): Database {
   });
 }
 
-/** The payout of a request that may not have been answered yet. */
+/** The ID of a payout whose request may not have been answered yet. */
 function idOf({ accountId }: Payer, reference: string): Promise<string> {
   return eventually(`${reference} is recorded`, 10_000, async () => {
     const rows = await system.database<{ id: string }[]>`
@@ -226,7 +226,7 @@ describe('a cancellation', () => {
     expect(JSON.stringify(told).replaceAll(id, absent)).toBe(JSON.stringify(toldOfAbsent));
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
     expect((await cancel(owner, id)).status).toBe(200);
-    // What was refused a stranger has not bound the key for the owner's object either.
+    // The refusal to a stranger did not bind the key for the owner's object either.
     expect((await cancel(stranger, id, 'a-key')).status).toBe(404);
     expect(isReplay(await cancel(stranger, absent, 'a-key'))).toBe(false);
   });
@@ -308,7 +308,7 @@ describe('in Temporal', () => {
     const handle = system.temporal.workflow.getHandle(id);
     expect(await handle.executeUpdate(cancelUpdate)).toMatchObject({ outcome: 'refused' });
     await handle.cancel();
-    // Whoever pressed the button in the Temporal UI has left a trace all the same.
+    // The button in the Temporal UI leaves an audit line nevertheless.
     await eventually('the button is refused', 20_000, async () => {
       const lines = await listActions(system.database, id);
       return lines.length > 0 ? true : undefined;
@@ -316,7 +316,7 @@ describe('in Temporal', () => {
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
     const canceled = await cancel(payer, id);
     expect(canceled.body).toMatchObject({ status: 'canceled', status_reason: 'canceled' });
-    // The workflow ends by itself, with the payout's status, and not as canceled.
+    // The workflow completes with the payout's status, rather than as canceled.
     await expect(handle.result()).resolves.toBe('canceled');
     expect((await handle.describe()).status.name).toBe('COMPLETED');
     await expectCanceled(id);

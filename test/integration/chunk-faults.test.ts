@@ -38,7 +38,7 @@ const rowsOf = (batchId: string) => test.database<PayoutRow[]>`
   select * from payouts where batch_id = ${batchId} order by batch_index`;
 
 describe('a bug that one payout of a chunk brings to light', () => {
-  /** A chunk of three accepted payouts, of which no change of the first one's status can be written. */
+  /** A chunk of three accepted payouts; any change of the first one's status fails. */
   async function brokenChunk(rail: QuietRail, isSubmitted: boolean) {
     const { account } = await createTestAccount(test.database, { funds: { USD: 1_000_000n } });
     const batchId = await requestBatch(test.database, account.id, { count: 3 });

@@ -20,7 +20,7 @@ const service = z.object({
   restart: z.string(),
   profiles: z.array(z.string()).default([]),
   ports: z.array(z.string()).default([]),
-  // By name, or with an address in it.
+  // By name, or as an object with an address.
   networks: z.union([
     z.array(z.string()),
     z.record(z.string(), z.unknown()).transform((all) => Object.keys(all)),
@@ -46,7 +46,7 @@ const compose = z.object({
   secrets: fromFile,
 });
 
-/** What we look at in a Compose file; lists and objects in the form that ours has them. */
+/** The parts of a Compose file that are checked, with lists and objects in the form that our file uses. */
 export type Compose = z.infer<typeof compose>;
 export type ComposeService = z.infer<typeof service>;
 
@@ -57,18 +57,18 @@ export function parseCompose(text: string): { readonly raw: unknown; readonly co
   return { raw, compose: compose.parse(raw) };
 }
 
-/** What the Compose Specification's own schema does not allow; see compose-spec.md. */
+/** Violations of the Compose Specification's schema; see compose-spec.md. */
 export function schemaErrors(raw: unknown): readonly string[] {
   const file = fileURLToPath(new URL('./compose-spec.json', import.meta.url));
   const schema: object = JSON.parse(readFileSync(file, 'utf8'));
-  // The schema documents itself with words of its own, and has types that are unions.
+  // The schema has documentation keywords of its own, and union types.
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   const validate = ajv.compile(schema);
   if (validate(raw)) return [];
   return (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
 }
 
-/** Names of services, secrets and so on that nothing in the file defines. */
+/** Referenced services, secrets and so on that the file does not define. */
 export function danglingNames({ services, ...parts }: Compose): readonly string[] {
   return Object.entries(services).flatMap(([name, its]) => {
     const used = [
@@ -83,7 +83,7 @@ export function danglingNames({ services, ...parts }: Compose): readonly string[
   });
 }
 
-/** Conditions that never come true: nobody tells, or the service is started again for ever. */
+/** Conditions that can never hold: there is no health check, or the service restarts for ever. */
 export function vainConditions({ services }: Compose): readonly string[] {
   return Object.entries(services).flatMap(([name, { depends_on }]) =>
     Object.entries(depends_on)
@@ -98,7 +98,7 @@ function canBecome(needed: ComposeService | undefined, condition: string): boole
   return condition === 'service_completed_successfully' && /^on-failure/.test(needed.restart);
 }
 
-/** Variables `…_FILE` that name something else than a secret mounted into their service. */
+/** Variables `…_FILE` that do not point to a secret mounted into their service. */
 export function unmountedSecrets({ services }: Compose): readonly string[] {
   return Object.entries(services).flatMap(([name, { environment, secrets }]) =>
     Object.entries(environment)

@@ -11,7 +11,7 @@ import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
-/** Whoever is at the command line connects as less than the owner. */
+/** The command line connects with fewer privileges than the owner. */
 let cli: Pick<TestSystem, 'database' | 'temporal'>;
 
 beforeAll(async () => {
@@ -21,7 +21,7 @@ beforeAll(async () => {
   cli = { database, temporal: system.temporal };
 });
 afterAll(async () => {
-  // Whatever a test did, no money may have come from nowhere.
+  // Whatever the tests did, every currency must balance.
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
   await cli.database.end({ timeout: 5 });
   await system.stop();
@@ -29,7 +29,7 @@ afterAll(async () => {
 
 type Paid = { readonly payer: Payer; readonly id: string; readonly receiveMinor: bigint };
 
-/** A payout of 100.00 USD that the bank has rejected, and then paid all the same. */
+/** A payout of 100.00 USD that the bank rejected and then paid nevertheless. */
 async function paidAfterRelease(): Promise<Paid> {
   const payer = await openPayer(system);
   const id = await payer.send('simulate: reject AC04');
@@ -40,7 +40,7 @@ async function paidAfterRelease(): Promise<Paid> {
   return { payer, id, receiveMinor: row.receiveMinor ?? 0n };
 }
 
-/** A payout that the bank never settled, and that an operator has taken for settled. */
+/** A payout that the bank never settled, but that an operator marked as settled. */
 async function settledByMistake(): Promise<Paid> {
   const payer = await openPayer(system);
   const id = await payer.send('simulate: never settle');
@@ -55,7 +55,7 @@ async function settledByMistake(): Promise<Paid> {
   return { payer, id, receiveMinor: receiveMinor ?? 0n };
 }
 
-/** A payout of 100.00 USD that has settled and come back. */
+/** A payout of 100.00 USD that settled and was returned. */
 async function returned(): Promise<Pick<Paid, 'payer' | 'id'>> {
   const payer = await openPayer(system);
   const id = await payer.send('an ordinary payout');
@@ -80,7 +80,7 @@ async function suspenseOf(id: string): Promise<bigint> {
   return row?.sumMinor ?? 0n;
 }
 
-/** What all entries of a payout come to by account; what comes to nothing is left out. */
+/** The sum of a payout's entries by account, without zero sums. */
 async function balancesOf(id: string): Promise<Postings> {
   const rows = await system.database<{ account: string; minor: bigint }[]>`
     select a.kind || ':' || p.currency as account, sum(p.amount_minor)::bigint as minor
@@ -93,7 +93,7 @@ async function balancesOf(id: string): Promise<Postings> {
 
 let days = 0;
 
-/** What reconciliation says of a payout once the bank's closed statements show these amounts. */
+/** The reconciliation breaks of a payout once the bank's closed statements show these amounts. */
 async function breaksOf(
   id: string,
   bank: { readonly debit?: bigint; readonly credit?: readonly bigint[] },
@@ -102,7 +102,7 @@ async function breaksOf(
     ...(bank.debit === undefined ? [] : [['debit', bank.debit] as const]),
     ...(bank.credit ?? []).map((minor) => ['credit', minor] as const),
   ];
-  // A day of its own, for a closed one is never changed.
+  // Each call uses another day, because a closed day never changes.
   days += 1;
   for (const [index, [direction, minor]] of lines.entries()) {
     await system.database`
@@ -234,7 +234,7 @@ describe('a correction', () => {
     const answer = await payer.client(`GET /v1/payouts/${id}`);
     expect(answer.body).toMatchObject({ status: 'returned', status_reason: 'corrected' });
     expect((await payer.eventsOf(id)).slice(-1)).toEqual(['payout.returned']);
-    // The bank shows nothing, and so does the ledger now.
+    // The bank shows nothing, and now the ledger shows nothing either.
     expect(await breaksOf(id, {})).toEqual([]);
     const again = await operate(cli, id, 'reverse', { entry });
     expect(again.printed).toContain('is no entry of the payout that can be reversed');
@@ -273,7 +273,7 @@ describe('a correction', () => {
     const before = await payer.balance();
     const refused = await operate(cli, id, 'reverse', { entry });
     expect(refused.printed).toMatch(/^refused: .*reverse the return first/m);
-    // Nor where the return comes between the proposal and the approval.
+    // Nor if the return arrives between the proposal and the approval.
     const other = await openPayer(system);
     const late = await other.send('an ordinary payout');
     await untilStatus(other.client, late, 'settled');

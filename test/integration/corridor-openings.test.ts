@@ -7,7 +7,7 @@ import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
-// An operator closes corridors and opens them again; payouts that were accepted before go on.
+// An operator closes and reopens corridors; payouts accepted earlier continue.
 
 let system: TestSystem;
 beforeAll(async () => {
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   vi.restoreAllMocks();
-  // Whatever a test has closed is open for the next one.
+  // Reopens whatever a test has closed.
   const pair = { source: 'USD', destination: 'EUR' };
   for (const flags of [{ source: 'USD' }, { destination: 'TRY' }, pair]) {
     await say('open', flags);
@@ -23,7 +23,7 @@ afterEach(async () => {
 });
 afterAll(() => system.stop());
 
-/** Runs a command as an operator, and returns what it prints. */
+/** Runs a command as an operator, and returns its output. */
 async function say(verb: 'close' | 'open', flags: Readonly<Record<string, string>>) {
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   try {
@@ -92,7 +92,7 @@ describe('a corridor that is closed', () => {
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
     await showOpenings(called(system, ''));
     expect(log.mock.calls.flat()).toContain(`USD to any currency  closed from ${from}`);
-    // What holds now is known before what will: the two are not one.
+    // Present and future openings are shown in separate lines.
     expect(log.mock.calls.flat().filter((line) => `${line}`.startsWith('USD to any'))).toHaveLength(
       2,
     );

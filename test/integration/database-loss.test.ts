@@ -5,8 +5,8 @@ import { type CutLine, openCutLine } from '../fakes/cutLine.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 /**
- * A database that goes away must cost the calls in flight and nothing else. That no process
- * ends is proved by the test process itself: an exception nobody caught fails the run.
+ * The loss of a database must cost the calls in flight and nothing else. The test process itself proves
+ * that no process ends: an uncaught exception fails the run.
  */
 describe('a transaction whose connection is lost', () => {
   let test: TestDatabase;
@@ -36,7 +36,7 @@ describe('a transaction whose connection is lost', () => {
     ],
   ];
   it.each(losses)('fails as an outage, and the pool recovers: %s', async (how, lose) => {
-    // A backend whose client is gone sleeps on: each case has a statement of its own.
+    // The backend of a lost client keeps running, so each case uses a distinct statement.
     const statement = `select pg_sleep(5) /* ${how} */`;
     const lost = transaction(database, async (sql) => {
       // Two at once, as the accept transaction sends them.
@@ -50,7 +50,7 @@ describe('a transaction whose connection is lost', () => {
     await lose(statement);
     expect(await lost).toSatisfy(isOutage);
 
-    // postgres.js may tell of the end of a connection a second time, on the one made next.
+    // postgres.js may report the lost connection a second time, on the connection opened next.
     await eventually('a transaction', 2_000, () =>
       transaction(database, (sql) => sql`select 1`).then(
         () => true,
@@ -80,7 +80,7 @@ describe('a session that the server has ended in a transaction', () => {
     await test?.drop();
   });
 
-  /** Nothing of this process runs meanwhile, as when it is stopped by a signal. */
+  /** Blocks this process, as a stop signal would. */
   const freeze = (forMs: number) =>
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
@@ -91,7 +91,7 @@ describe('a session that the server has ended in a transaction', () => {
       await sql`select 1`;
     }).catch((error: unknown) => error);
     const heard = [await frozen];
-    // The driver tells of it a second time, on the connection that is made next.
+    // The driver reports it a second time, on the connection opened next.
     await eventually('a transaction', 5_000, async () => {
       const next = await transaction(database, (sql) => sql`select 1`).catch(
         (error: unknown) => error,
@@ -105,7 +105,7 @@ describe('a session that the server has ended in a transaction', () => {
   });
 });
 
-/** Whatever a server says until a connection has answered its first statements. */
+/** More messages than a server sends until a new connection has answered its first statements. */
 const messagesOfAnOpening = 40;
 
 describe('a connection that is being opened', () => {

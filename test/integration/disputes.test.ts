@@ -11,7 +11,7 @@ import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
-/** Whoever is at the command line connects as less than the owner. */
+/** The command line connects with fewer privileges than the owner. */
 let cli: Pick<TestSystem, 'database' | 'temporal'>;
 
 beforeAll(async () => {
@@ -26,7 +26,7 @@ afterAll(async () => {
   await system.stop();
 });
 
-/** Until everything that the bank has said of a payout is applied. */
+/** Waits until every report of the bank about a payout is applied. */
 const untilApplied = (id: string) =>
   eventually(`the facts of ${id} are applied`, 20_000, async () => {
     const open = await system.database`

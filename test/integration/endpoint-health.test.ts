@@ -27,7 +27,7 @@ let temporal: Client;
 
 beforeAll(async () => {
   test = await createTestDatabase();
-  // Nobody works on its queues here: what is due is attempted when a test says so.
+  // No worker polls this server's queues: due deliveries are attempted when a test does so.
   temporal = new Client({ connection: await Connection.connect({ address: temporalAddress() }) });
 });
 afterAll(async () => {
@@ -54,7 +54,7 @@ async function addEndpoint(accountId: string, url: string, events = ['*']): Prom
   return id;
 }
 
-/** An account whose endpoint takes payouts' events alone. */
+/** An account whose endpoint subscribes to payout events only. */
 async function openListener(url: string) {
   const { account } = await createTestAccount(test.database);
   const endpointId = await addEndpoint(account.id, url, ['payout.sent']);
@@ -81,7 +81,7 @@ describe('a sink', { timeout: 120_000 }, () => {
     const { accountId, endpointId, endpoint } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 1_000);
     await run(endpointId, 20 * minuteMs);
-    // 32 at once at first, and then at 30 s, 60 s … until two minutes, and seldomer later.
+    // 32 at once, then one at 30 s, 60 s and so on up to two minutes, and less often later.
     expect(sink.requests()).toBeGreaterThan(failuresToPause);
     expect(sink.requests()).toBeLessThan(failuresToPause + 64);
     expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: expect.any(Date) });
@@ -152,7 +152,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
       sequence: 401,
       data: { object: 'webhook_endpoint', id: endpointId, status: 'disabled', url: sink.url },
     });
-    // A probe every 15 minutes at most, whatever is pending.
+    // At most one probe every 15 minutes, however much is pending.
     expect(sink.requests()).toBeLessThan(5 * 24 * 4 + 200);
     expect(await statuses(endpointId)).not.toContain('pending');
 
@@ -170,7 +170,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     await recordEvents(test.database, accountId, 400);
     await run(endpointId, minuteMs);
     expect(await endpoint()).toMatchObject({ failingSince: expect.any(Date) });
-    // Paused for 30 s at first, and not as if it had failed for long.
+    // The pause is 30 s at first, and not the one after long failures.
     expect((await openWorker().deliverDue(endpointId)).nextInMs).toBeLessThan(minuteMs);
     await run(endpointId, 121 * hourMs);
     expect(await endpoint()).toMatchObject({ status: 'disabled' });
@@ -216,7 +216,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     const { accountId, endpointId, endpoint } = await openListener(receiver.url);
     await recordEvents(test.database, accountId, 3);
     await skip(endpointId, minuteMs);
-    // As if it had another secret, which is not there.
+    // As if the endpoint had another secret, which does not exist.
     await test.database`
       update webhook_endpoints set secret_number = 2 where id = ${endpointId}`;
     const worker = openWorker();
@@ -256,7 +256,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(await statuses(endpointId)).toEqual(['exhausted']);
     await skip(endpointId, 90 * 24 * hourMs);
     await recordEvents(test.database, accountId, 1);
-    // So often, with what failed before, that it would be disabled.
+    // As many failures that, together with the earlier ones, they would disable it.
     await run(endpointId, 10 * hourMs);
     expect(sink.requests()).toBeGreaterThan(failuresToPause);
     const shown = await endpoint();
@@ -274,7 +274,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
       select subject_id from events where account_id = ${accountId} limit 1`;
     await openWorker().deliver(row?.subjectId ?? '');
     expect(sink.requests()).toBe(before);
-    // Its pause is over: one request has to show whether it is well again.
+    // Its pause is over: one request must show whether it works again.
     await skip(endpointId, 20 * minuteMs);
     await recordEvents(test.database, accountId, 5);
     const [last] = await test.database<{ subjectId: string }[]>`
@@ -304,7 +304,7 @@ it('a host gets 64 requests at once, however many accounts have endpoints there'
        where w.url = ${tarpit.url} and d.attempts = 1`;
     return (rows.length === 80 && tarpit.held() === 64) || undefined;
   });
-  // Those without a place would be there by the time that something at another host is delivered.
+  // Deliveries without a free slot would have arrived by the time that another host gets one.
   const receiver = await startReceiver();
   onTestFinished(() => receiver.close());
   await deliverTo(receiver.url, 1);

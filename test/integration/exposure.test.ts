@@ -25,7 +25,7 @@ async function exposure(): Promise<readonly (readonly string[])[]> {
   try {
     await showExposure(called(test, ''));
     const lines = log.mock.calls.map(([line]) => String(line));
-    // A table: each column begins at the same place in every line.
+    // In a table each column begins at the same position in every line.
     const start = lines[0]?.indexOf('promised') ?? 0;
     for (const line of lines.slice(1)) expect(line.slice(start)).toMatch(/^\d/);
     return lines.slice(1).map((line) => line.split(/ {2,}/));
@@ -34,7 +34,7 @@ async function exposure(): Promise<readonly (readonly string[])[]> {
   }
 }
 
-/** A payout of 1,250.00 USD, as it is after its decision. */
+/** A payout of 1,250.00 USD after its decision. */
 async function accepted(accountId: string) {
   const { id } = await requestPayout(test.database, accountId);
   const { decidePayouts } = ledgerActivities({
@@ -59,7 +59,7 @@ it('is what was promised and has not ended, at the rates of now, to the minor un
   const { netMinor, receiveMinor, rate } = exactlyOne(rows[0]);
   const [net, promised] = [2n * (netMinor ?? 0n), 2n * (receiveMinor ?? 0n)];
 
-  // From now on a euro is two dollars, so that every figure can be computed by hand.
+  // From now on a euro costs two dollars, so that every figure can be calculated by hand.
   const { asOf, perEuro } = await referenceSource.fetch();
   await storeRates(
     test.worker,
@@ -81,7 +81,7 @@ it('is what was promised and has not ended, at the rates of now, to the minor un
   expect(cents(line?.[3])).toBe(promised);
   expect(cents(line?.[5])).toBe(net / 2n);
   expect(cents(line?.[6])).toBe(net / 2n - promised);
-  // What rounding down of each payout takes from the rate is less than its ninth digit here.
+  // The effect of rounding down each payout on the rate is below its ninth digit here.
   expect(line?.[4]).toMatch(/^0\.\d{12}$/);
   const average = BigInt((line?.[4] ?? '').replace('0.', ''));
   expect((average * net + net / 2n) / 10n ** 12n).toBe(promised);

@@ -101,7 +101,7 @@ describe('a day of a statement that cannot be read', () => {
     const rail = Object.assign(new QuietRail(), { statement });
     await expect(readStatements(test.worker, rail)).rejects.toThrow('cannot be read');
     expect(await unreadDays(test.worker, 'sandbox')).toEqual([first]);
-    // Nor does it keep a hold from being released whose order came later.
+    // Nor does it prevent the release of a hold whose order was sent later.
     const later = new Date(Date.parse(first) + 24 * 60 * 60_000).toISOString().slice(0, 10);
     await readStatements(test.worker, rail, later);
   });

@@ -9,7 +9,7 @@ import { startApiProcess } from '../servers/apiProcess.js';
 import { createTestAccount, type TestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
-/** Fewer than lists would need if each waiting request took one of the places for lists. */
+/** Too few places for the lists below, if each waiting request took one of them. */
 const inFlight = 4;
 let system: TestSystem;
 let caller: TestAccount;
@@ -25,7 +25,7 @@ beforeEach(async () => {
 });
 afterAll(() => system.stop());
 
-/** Asks for the feed; the answer, when it came, and what it has. */
+/** Requests the feed; returns the answer, the time of its arrival, and its events. */
 async function ask(
   query: string,
   wait: number | undefined,
@@ -136,7 +136,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
 
   it('takes no place of lists while it waits, and frees its own when its caller leaves', async () => {
     const callers = Array.from({ length: inFlight }, () => new AbortController());
-    // One that comes while a list below has its place is refused, and asks again.
+    // A wait that arrives while a list occupies the place is refused, and tries again.
     const wait = async (signal: AbortSignal) => {
       while ((await ask('after=0', 30, { signal })).status === 429);
     };
@@ -144,7 +144,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     const list = () => ask('limit=1', undefined);
     await expect.poll(async () => (await list()).status).toBe(429);
     callers[0]?.abort();
-    // Lists are read two at a time, and three requests wait: with their places none would be.
+    // Two lists are read at a time and three requests wait: if those took places, no list would get one.
     await expect.poll(async () => (await list()).status, { timeout: 5_000 }).toBe(200);
     for (const other of callers) other.abort();
     expect(await Promise.all(waiting)).toEqual(Array(inFlight).fill('gone'));
@@ -153,7 +153,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
   it('is answered by a process that stops, without what did not happen', async () => {
     const api = await startApiProcess(system.urls.api);
     const asked = ask('after=0', 30, {}, api.url);
-    // The use of the key is noted before the wait begins.
+    // The use of the key is recorded before the wait begins.
     await expect
       .poll(async () => {
         const [key] = await system.database`
@@ -165,14 +165,14 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     api.terminate();
     const answer = await asked;
     expect(answer).toMatchObject({ status: 200, sequences: [] });
-    // After eight seconds it would be cut off.
+    // After eight seconds the connection would be cut.
     expect(answer.endedMs - stoppedMs).toBeLessThan(6_000);
     expect((await api.part.exited).code).toBe(0);
   });
 });
 
 describe('those that wait', () => {
-  /** The database with a count of its statements. */
+  /** Wraps the database to count its statements. */
   function counted(database: Database) {
     const count = { statements: 0 };
     const apply: ProxyHandler<Database>['apply'] = (target, self, args) => {
@@ -192,7 +192,7 @@ describe('those that wait', () => {
     await delay(1_500);
     await happen();
     await Promise.all(all);
-    // One of each when it came, and one for all of them every 200 ms.
+    // One query per request on arrival, and one for all of them every 200 ms.
     const looks = Math.ceil((performance.now() - startedMs) / 200) + 1;
     expect(count.statements).toBeGreaterThan(52);
     expect(count.statements).toBeLessThanOrEqual(50 + looks);

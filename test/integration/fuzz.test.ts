@@ -10,9 +10,9 @@ import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 import { chanceOf, framed, type HostileRequest, hostileRequest } from './hostile.js';
 
-/** What the process says when it has collected; its metrics miss a collection now and then. */
+/** Logged by the process after a garbage collection, as its metrics sometimes miss one. */
 const collected = 'collected what nobody holds';
-/** Collects what nobody holds when it is told to, so that what remains is held. */
+/** Makes the process collect garbage on a signal, so that the memory left is really in use. */
 const collecting = `data:text/javascript,process.on("SIGUSR2",()=>{globalThis.gc();console.log("${collected}")})`;
 
 let data: TestDatabase;
@@ -30,13 +30,13 @@ afterAll(async () => {
 });
 
 const requests = 20_000;
-/** Requests whose framing is wrong too, each on a bare connection of its own. */
+/** Requests with invalid framing, each on a separate raw connection. */
 const bare = 5_000;
-/** At a time: more than the database has connections. */
+/** Concurrent requests: more than the database has connections. */
 const lanes = 24;
-/** Of all of them, on a machine that has much to do; none on one that is idle. */
+/** Maximum number of connection resets on a busy machine; on an idle one there are none. */
 const mostResets = 20;
-/** A request that takes longer hangs: all of them together take a minute. */
+/** A request that takes longer has hung: all of them together take a minute. */
 const patienceMs = 15_000;
 
 it(`${requests} malformed requests end in refusals, and nothing grows`, {
@@ -64,7 +64,7 @@ it(`${requests} malformed requests end in refusals, and nothing grows`, {
     const lane = async () => {
       while (left > 0) {
         left -= 1;
-        // Whoever sends what is right is served meanwhile.
+        // Valid requests are served meanwhile.
         if (left % 200 === 0) await serves(client);
         await send();
       }
@@ -95,27 +95,27 @@ it(`${requests} malformed requests end in refusals, and nothing grows`, {
   const told = JSON.stringify({ statuses: [...statuses].sort(([a], [b]) => a - b), before, after });
   process.stdout.write(`${told}\n`);
   expect([...statuses.keys()].filter((status) => status >= 500)).toEqual([]);
-  // Every kind of refusal was met, or the requests were not what they are meant to be.
+  // Every kind of refusal must occur; otherwise the generated requests are too tame.
   for (const status of [400, 401, 404, 405, 413, 415, 417, 422, 431]) {
     expect(statuses.get(status) ?? 0, `${status}`).toBeGreaterThan(0);
   }
-  // A refusal that comes before the end of the body closes, and seldom its reset overtakes it.
+  // A refusal before the end of the body closes the connection, and rarely its reset overtakes the answer.
   expect(resets).toBeLessThan(mostResets);
-  // A kilobyte that each request left behind would be 20 MB.
+  // One kilobyte leaked per request would add up to 20 MB.
   expect(after.heapBytes - before.heapBytes).toBeLessThan(10_000_000);
   expect(after.residentBytes - before.residentBytes).toBeLessThan(150_000_000);
   await serves(client);
   expect(api.lines.filter((line) => line.includes('"level":"error"'))).toEqual([]);
 });
 
-/** A right request is answered as ever. */
+/** Verifies that a valid request is answered as usual. */
 async function serves(client: ReturnType<typeof createClient>): Promise<void> {
   const json = { source_currency: 'USD', destination_currency: 'EUR', amount: 5_000 };
   const quote = await client('POST /v1/quotes', { json });
   expect(quote).toMatchObject({ status: 201, body: { receive_amount: expect.any(String) } });
 }
 
-/** Sends a request that is framed as it should be, and checks the form of the answer. */
+/** Sends a correctly framed request and checks the form of the answer. */
 async function send(pool: Pool, request: HostileRequest): Promise<number> {
   const { method, path, headers, body } = request;
   const target = path === '*' ? '/*' : path;
@@ -140,15 +140,15 @@ async function send(pool: Pool, request: HostileRequest): Promise<number> {
   return statusCode;
 }
 
-/** The statuses that come back for bytes, until the other side has closed. */
+/** Sends bytes and returns the statuses received until the other side has closed. */
 async function sendBytes(bytes: Buffer): Promise<readonly number[]> {
   const { hostname, port } = new URL(api.url);
   const socket = connect(Number.parseInt(port, 10), hostname);
   const chunks: Buffer[] = [];
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
-  // A reset is one way to end a connection; that it ends is what counts.
+  // The connection may also end with a reset; only that it ends matters.
   socket.on('error', () => undefined);
-  // Half of a request is never followed by the rest, and says so.
+  // Ends the stream, so that the API knows that the rest of a partial request never follows.
   socket.end(bytes);
   let isLate = false;
   const limit = setTimeout(() => {
@@ -166,7 +166,7 @@ async function sendBytes(bytes: Buffer): Promise<readonly number[]> {
   );
 }
 
-/** What the API holds once it has collected what nobody holds, by its own metrics. */
+/** The API's memory after a garbage collection, by its own metrics. */
 async function memoryOf() {
   const collections = () => api.lines.filter((line) => line === collected).length;
   const before = collections();

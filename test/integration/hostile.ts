@@ -1,16 +1,16 @@
 import { gzipSync } from 'node:zlib';
 import type { Route } from '../../src/api/route.js';
 
-/** A source of chance that can be had again: the same seed makes the same requests. */
+/** A reproducible source of randomness: the same seed generates the same requests. */
 export type Chance = {
-  /** A whole number from 0 to below `limit`. */
+  /** An integer from 0 to below `limit`. */
   readonly below: (limit: number) => number;
   readonly pick: <T>(values: readonly [T, ...T[]]) => T;
-  /** True once in so many times. */
+  /** True with a probability of 1 in `times`. */
   readonly oneIn: (times: number) => boolean;
 };
 
-/** Mulberry32: 32 bits of state are enough to make requests from. */
+/** Mulberry32: its 32 bits of state are enough to generate requests. */
 export function chanceOf(seed: number): Chance {
   let state = seed;
   const next = () => {
@@ -27,7 +27,7 @@ export function chanceOf(seed: number): Chance {
   };
 }
 
-/** A request that is wrong somewhere: what stands in it is what a caller or an attacker may send. */
+/** A request that is invalid somewhere, with values that a caller or an attacker may send. */
 export type HostileRequest = {
   readonly method: string;
   readonly path: string;
@@ -172,14 +172,14 @@ const junkHeaders: readonly (readonly [string, string])[] = [
   ['Cookie', 'a='.repeat(500)],
   ['Origin', 'null'],
 ];
-/** 30 MB that travel as 30 KB. */
+/** 30 MB that compress to 30 KB. */
 const bomb = gzipSync(Buffer.alloc(30 * 1024 * 1024, '['));
 const nested = (open: string, close: string) =>
   Buffer.from(open.repeat(3_000) + close.repeat(3_000));
 
 /**
- * Makes a hostile request to one of the routes. A payout in it names no beneficiary that could
- * be one, so that none gets as far as a workflow.
+ * Generates a hostile request to one of the routes. Its payouts name no beneficiary that could exist, so
+ * that none of them reaches a workflow.
  */
 export function hostileRequest(
   chance: Chance,
@@ -234,19 +234,19 @@ function hostilePath(chance: Chance, route: Route): string {
     : path;
 }
 
-/** As a form or CSV would have it; an object may have a toString of its own. */
+/** A value as a form or CSV would contain it, although an object may override toString. */
 function asText(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** Percent-encoded, or not quite. */
+/** Percent-encoded, sometimes incorrectly. */
 function encoded(chance: Chance, text: string): string {
   return chance.oneIn(10)
     ? chance.pick(['%', '%ff', '%u0041', '%00', '%c0%af'])
     : encodeURIComponent(wellFormed(text.slice(0, 500)));
 }
 
-/** encodeURIComponent throws at half a surrogate pair, which is sent as bytes that are no UTF-8. */
+/** Replaces lone surrogates, at which encodeURIComponent throws, by a byte that is invalid UTF-8. */
 function wellFormed(text: string): string {
   return text.replaceAll(/\p{Surrogate}/gu, '\u00ff');
 }
@@ -273,14 +273,14 @@ function hostileBody(chance: Chance, route: Route, type: string) {
     : { body: bytes, encoding: undefined };
 }
 
-/** The parameters of an example, with up to three of them made strange. */
+/** The parameters of an example, with up to three of them replaced by hostile values. */
 function hostileParams(chance: Chance, route: Route): Record<string, unknown> {
   const examples = Object.values(route.examples ?? {});
   const params: Record<string, unknown> = { ...examples[chance.below(examples.length || 1)] };
   for (let changes = 1 + chance.below(3); changes > 0; changes -= 1) {
     const known = Object.keys(params);
     const name = chance.oneIn(2) ? (known[chance.below(known.length)] ?? 'x') : chance.pick(names);
-    // An own name, also where it is __proto__.
+    // Defined as an own property, even for the name __proto__.
     Object.defineProperty(params, name, {
       value: chance.pick(values),
       enumerable: true,
@@ -317,7 +317,7 @@ function rendered(chance: Chance, params: Record<string, unknown>, type: string)
       .map((value) => `"${asText(value)}`)
       .join()}`;
   if (type === 'application/x-ndjson') return `${json}\n${json}\n\n${json}`;
-  // JSON.stringify cannot write a name twice, nor a number that no double can hold.
+  // JSON.stringify can write neither duplicate names nor numbers beyond a double.
   if (chance.oneIn(10)) return json.replace('{', '{"amount":1,"amount":2,');
   return chance.oneIn(10)
     ? json.replace(
@@ -327,7 +327,7 @@ function rendered(chance: Chance, params: Record<string, unknown>, type: string)
     : json;
 }
 
-/** Cut off, or with bytes in it that do not belong there. */
+/** Truncates the bytes or inserts others. */
 function broken(chance: Chance, bytes: Buffer): Buffer {
   const at = chance.below(bytes.length + 1);
   const [head, tail] = [bytes.subarray(0, at), bytes.subarray(at)];
@@ -340,7 +340,7 @@ function broken(chance: Chance, bytes: Buffer): Buffer {
   ]);
 }
 
-/** The request as bytes of the wire, framed wrongly in one way or another; all of it, or a part. */
+/** The raw bytes of the request with some framing error, complete or truncated. */
 export function framed(chance: Chance, request: HostileRequest): Buffer {
   const { method, path, headers, body } = request;
   const length = `${body.length}`;

@@ -38,7 +38,7 @@ afterAll(async () => {
 
 const problem = z.object({ code: z.string(), status: z.number(), request_id: z.string() });
 
-/** What every answer carries, whoever wrote it. */
+/** Verifies the headers that every response must have, whichever layer wrote it. */
 function checkHeaders({ headers }: WireAnswer) {
   expect(headers.get('request-id')).toMatch(/^req_/);
   expect(headers.get('corridor-version')).toBe('2026-06-01');
@@ -135,7 +135,7 @@ describe('what is no request of HTTP/1.1 is refused as problem details, and ends
     const answer = await wire.answer();
     checkProblem(answer, status, code || 'request_malformed');
     expect(answer.headers.get('connection')).toBe('close');
-    // Nothing that was smuggled in behind it is answered as a request of its own.
+    // Bytes smuggled in after it are not answered as a separate request.
     expect(await wire.closed).toBe('');
   });
 
@@ -174,7 +174,7 @@ describe('a connection', () => {
     const wire = await openWire(api.url);
     wire.write(get('/v1/balances'));
     expect(await wire.answer()).toMatchObject({ status: 200 });
-    // A quote takes a transaction, and what comes after it is known at once.
+    // A quote takes a transaction, while the requests behind it can be answered at once.
     wire.write(
       `${post('/v1/quotes', `Content-Length: ${form.length}\r\n`).replace('json', 'x-www-form-urlencoded')}${form}`,
     );
@@ -242,7 +242,7 @@ describe('every answer', () => {
   });
 });
 
-/** One request on a connection of its own; the answer to HEAD has no body. */
+/** Sends one request on a separate connection; the answer to HEAD has no body. */
 async function fetchBare(request: string): Promise<WireAnswer> {
   const wire = await openWire(api.url);
   wire.write(
@@ -272,7 +272,7 @@ it('a body that comes too slowly is refused, and its connection ends', async () 
   await stop(0);
 });
 
-/** A server of ours with limits that a test can wait for. */
+/** Starts one of our servers with limits short enough to wait for. */
 async function listen(
   limits: Parameters<typeof createHttpServer>[3],
   handle: RequestListener,
@@ -292,7 +292,7 @@ function urlOf(server: NetServer): string {
 
 describe('an answer that is not read', () => {
   const limits = { ...httpLimits, answerMs: 300, checkMs: 50 };
-  /** More than the buffers of both ends hold. */
+  /** More than the buffers on both ends hold. */
   const page = Buffer.alloc(32 * 1024 * 1024, 'x');
 
   it('ends its connection when its time is over, and those behind it are given up', async () => {
@@ -307,7 +307,7 @@ describe('an answer that is not read', () => {
     await eventually('the connection is cut', 10_000, () =>
       connectionsOf(server).then((count) => count === 0 || undefined),
     );
-    // Each has given its place back, once its connection was gone.
+    // Each request has released its place once its connection was gone.
     await eventually('both are given up', 5_000, () => given.length >= 2 || undefined);
     expect(given.sort()).toEqual(['/1', '/2']);
     socket.destroy();
@@ -350,7 +350,7 @@ describe('a connection that has shown no key', () => {
     await ask(customer, customerHello);
     await ask(stranger, hello);
     expect(await stranger.closed).toBe('');
-    // Whose it is was shown once.
+    // This connection has authenticated once.
     expect(await ask(customer, hello)).toBe(200);
     customer.destroy();
     await stop(0);
@@ -389,7 +389,7 @@ describe('a connection that has shown no key', () => {
     const { url, stop } = await listen(limits, asCustomer, ['127.0.0.0/8']);
     const wires = await Promise.all(Array.from({ length: 3 }, () => openWire(url)));
     for (const wire of wires) await ask(wire, hello);
-    // One that is not trusted is cut within this time.
+    // The connection of an untrusted address is cut within this time.
     const other = await listen(limits, asCustomer);
     const stranger = await openWire(other.url);
     await ask(stranger, hello);
@@ -444,7 +444,7 @@ describe('the log line of a request', () => {
   });
 });
 
-/** Whether a new connection is still taken and answered. */
+/** Whether a new connection is still accepted and answered. */
 async function isReached(url: string): Promise<boolean> {
   try {
     const wire = await openWire(url);
@@ -466,7 +466,7 @@ describe('SIGTERM', () => {
       wire.write(get('/livez'));
       await wire.answer();
     }
-    // Half of a request: the other half comes when nobody new is let in any more.
+    // Half of a request; the other half follows when new connections are no longer accepted.
     reading.write(head.replace('json', 'x-www-form-urlencoded') + form.slice(0, 10));
     expect(await isReached(stopped.url)).toBe(true);
     stopped.terminate();
@@ -474,7 +474,7 @@ describe('SIGTERM', () => {
     const last = await openWire(stopped.url);
     last.write(get('/livez'));
     expect((await last.answer()).headers.get('connection')).toBe('close');
-    // A load balancer that has not seen it yet is still served.
+    // A load balancer that has not noticed yet is still served.
     expect(await isReached(stopped.url)).toBe(true);
     expect(await idle.closed).toBe('');
     await eventually('a refused connection', 5_000, async () =>
@@ -512,7 +512,7 @@ describe('/readyz, beside the metrics', () => {
     const before = line.bytes();
     const statuses = await Promise.all(Array.from({ length: 20 }, ready));
     expect(new Set(statuses.map(({ status }) => status))).toEqual(new Set([200]));
-    // One look at most, if the first is forgotten meanwhile, which is a few hundred bytes.
+    // At most one more check, if the first result expires meanwhile: a few hundred bytes.
     expect(line.bytes() - before).toBeLessThan(2_000);
     await line.close();
     const unready = await eventually('the answer 503', 10_000, () => isUnready(asked));
@@ -521,7 +521,7 @@ describe('/readyz, beside the metrics', () => {
   });
 });
 
-/** A line to the database that counts what is sent to it. */
+/** A forwarder to the database that counts the bytes sent to it. */
 async function openCountingLine(target: string) {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
@@ -581,7 +581,7 @@ it('the port of a stopped API is free', async () => {
 });
 
 describe('an answer is compressed', () => {
-  /** As it was sent: fetch would unpack it without a word. */
+  /** The raw response: fetch would decompress it silently. */
   async function sent(path: string, acceptEncoding?: string) {
     const headers = {
       authorization: `Bearer ${apiKey}`,
@@ -602,7 +602,7 @@ describe('an answer is compressed', () => {
         const packed = await sent(path, asked);
         expect(packed.headers['content-encoding']).toBe('gzip');
         expect(packed.headers['vary']).toContain('Accept-Encoding');
-        // Megabytes: toEqual looks at each byte for itself.
+        // Compared as buffers, since toEqual would check megabytes byte by byte.
         expect(gunzipSync(packed.bytes).equals(plain.bytes)).toBe(true);
         expect(packed.bytes.length).toBeLessThan(plain.bytes.length / 3);
         for (const name of ['content-type', 'cache-control', 'etag']) {

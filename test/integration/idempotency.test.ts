@@ -22,14 +22,14 @@ afterAll(() => system.stop());
 type Form = Readonly<Record<string, string>>;
 type Asked = { readonly request: string; readonly form?: Form };
 
-/** A request that writes, and another one of the same route that means something else. */
+/** A request that writes, and another one to the same route with another meaning. */
 type Write = {
   readonly status: number;
-  /** Makes what the requests are about. */
+  /** Creates the objects that the requests need. */
   readonly prepare: (
     client: ApiClient,
   ) => Promise<{ readonly asked: Asked; readonly other: Asked }>;
-  /** What PostgreSQL says when the request is kept: the end of a transaction unless stated. */
+  /** PostgreSQL's message once the request is stored: the end of a transaction unless stated. */
   readonly done?: 'COMMIT\0' | 'INSERT 0 1\0';
 };
 
@@ -37,7 +37,7 @@ const form = (request: string, one: Form, other: Form): Write['prepare'] => {
   return () => Promise.resolve({ asked: { request, form: one }, other: { request, form: other } });
 };
 
-/** A route that is about an object: of two objects, each its own request. */
+/** Requests to a route about one object: a separate request for each of two objects. */
 const about = (
   make: (client: ApiClient) => Promise<string>,
   requestOf: (id: string) => string,
@@ -55,7 +55,7 @@ const created = (request: string, fields: Form) => async (client: ApiClient) =>
 const addBeneficiary = created('POST /v1/beneficiaries', beneficiary);
 const addEndpoint = created('POST /v1/webhook_endpoints', endpoint);
 
-/** The event of a batch whose one payout is refused. */
+/** The event of a batch whose only payout is refused. */
 async function addEvent(client: ApiClient): Promise<string> {
   const batch = await client('POST /v1/batches', {
     json: { payouts: [{ source_currency: 'USD', amount: 10_000, beneficiary: 'bnf_none' }] },
@@ -85,7 +85,7 @@ async function addUnansweredPayout(client: ApiClient): Promise<string> {
   return id;
 }
 
-/** A batch whose one payout the bank never answers: it stays open. */
+/** A batch whose only payout the bank never answers, so that it stays open. */
 async function addUnansweredBatch(client: ApiClient): Promise<string> {
   const item = payout(await addBeneficiary(client), 'simulate: timeout then nothing');
   const id = textOf(await client('POST /v1/batches', { json: { payouts: [item] } }), 'id');
@@ -227,7 +227,7 @@ const send = (client: ApiClient, { request, form: fields }: Asked, idempotencyKe
 
 const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
 
-/** What an answer is about, whatever has become of it since. */
+/** The subject of an answer, regardless of later changes to it. */
 const subjectOf = ({ status, body }: ApiAnswer) => ({
   status,
   object: body['object'],
@@ -235,7 +235,7 @@ const subjectOf = ({ status, body }: ApiAnswer) => ({
   secret: body['secret'],
 });
 
-/** Everything of an account that a write may have changed, but for what workflows do later. */
+/** Everything of an account that a write may have changed, except what workflows do later. */
 async function worldOf(accountId: string) {
   const { database } = system;
   await eventually('every payout is decided', 20_000, async () => {
@@ -386,7 +386,7 @@ describe('with the key of a beneficiary', () => {
       const { request_id: _, ...rest } = body;
       answers.push(rest);
     }
-    // Whichever of them is right, the answer is the same.
+    // The answer must be the same, whichever guess is right.
     expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
     expect(JSON.stringify(answers)).not.toMatch(/routing|account_number|account_type|\d{9}/);
     const named = await add(client, { ...american, name: 'Ada', account_number: '000123456780' });
@@ -414,14 +414,14 @@ it('requests that wait for a key hold a share of the connections, and others go 
       values (${account.id}, 'a-key', 'POST /v1/quotes', '{}', 'qt_0')`;
     const asked = Array.from({ length: 30 }, ask);
     await eventually('six wait', 10_000, async () => ((await waiting()) === 6 ? true : undefined));
-    // By their turn these would come after all of those.
+    // In order of arrival this request would come after all of those.
     expect(
       (await createClient(system.apiUrl, system.account.apiKey)('GET /v1/account')).status,
     ).toBe(200);
     expect(await waiting()).toBe(6);
     return asked;
   });
-  // The key was used for another request meanwhile.
+  // The key was used for another request in the meantime.
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(
     Array.from({ length: 30 }, () => 422),
   );
@@ -452,7 +452,7 @@ it('a key of any route is refused on every other one, and nothing happens', asyn
   expect(await worldOf(account.id)).toEqual(before);
 });
 
-/** An API process on the system's database. */
+/** Starts an API process on the system's database. */
 function startApi(databaseUrl: string): Promise<Part> {
   return startProcess({
     name: 'api',
@@ -488,7 +488,7 @@ describe('when the API dies after the database has committed and before it has a
     const line = await openSilentLine(system.urls.api);
     const dying = await startApi(line.url);
     const lost: Promise<string>[] = [];
-    // The one that binds its key without a transaction comes last: in the others it is no end.
+    // The write that binds its key without a transaction comes last: its message also occurs in the others.
     for (const said of ['COMMIT\0', 'INSERT 0 1\0'] as const) {
       const asking = Object.entries(writes).filter(([, { done = 'COMMIT\0' }]) => done === said);
       const areDone = line.keepBack(said, asking.length);

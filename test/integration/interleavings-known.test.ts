@@ -1,4 +1,4 @@
 import { proveInterleavings } from '../fixtures/interleavings.js';
 
-// The same ones each time.
+// The same runs each time.
 proveInterleavings(20_261_122);

@@ -1,5 +1,5 @@
 import { proveInterleavings } from '../fixtures/interleavings.js';
 
-// Some that nobody has seen.
+// New random runs each time, unless a seed is given.
 const given = process.env['INTERLEAVINGS_SEED'];
 proveInterleavings(given === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(given));

@@ -80,7 +80,7 @@ describe('a payout that settles by callback', () => {
     const after = new Map(data.map((each) => [each.currency, each.available]));
     expect([...after.keys()].toSorted()).toEqual([...corridorCurrencies()].toSorted());
     for (const { currency, amountMinor } of rows) {
-      // A table that is not ours: ISO's list of 2024 as currency-codes has it.
+      // An independent table: ISO's list of 2024, from currency-codes.
       const digits = codes.code(currency)?.digits ?? Number.NaN;
       const text = amountMinor.toString().padStart(digits + 1, '0');
       const point = text.length - digits;
