@@ -51,7 +51,7 @@ async function heldBy({ accountId }: BatchPayer) {
   return row;
 }
 
-/** Verifies that the bank received every payout of the account at most once. */
+/** The number of transfers that the bank made for the account's payouts. */
 async function transfersOf({ accountId }: BatchPayer): Promise<number> {
   const rows = await system.database<{ id: string }[]>`
     select id from payouts where account_id = ${accountId}`;

@@ -25,14 +25,14 @@ describe('the batch lane, which gives way to everything else', () => {
       const own = samples.filter(({ labels }) => isDeepStrictEqual(labels, queue));
       return own.find(({ metric }) => metric === 'task_queue_backlog')?.value;
     };
-    // Its first workflow task is done, and what that has asked for waits for the lane.
+    // Its first workflow task is done, and the activity that it scheduled waits for the lane.
     await eventually(`${id} has begun`, 20_000, async () => {
       const { pendingActivities } = (await handle.describe()).raw;
       return pendingActivities?.some(({ activityType }) => activityType?.name === 'readBatch')
         ? true
         : undefined;
     });
-    // As its operator sees; batches of files that ran before on this Temporal may wait as well.
+    // As an operator sees it; batches of files that ran earlier on this Temporal may be waiting too.
     await eventually('a backlog', 20_000, async () => Number(await backlog()) >= 1 || undefined);
     expect((await payer.events())['payout.settled']).toBe(undefined);
     await system.startWorker('batch');

@@ -29,13 +29,13 @@ beforeAll(async () => {
   receiver = await startReceiver();
 });
 afterAll(async () => {
-  // Whatever a test did, no money may have come from nowhere.
+  // Whatever the tests did, every currency must balance.
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
   await receiver.close();
   await system.stop();
 });
 
-/** A payout of 100.00 USD that has come to its end, and whose workflow has closed. */
+/** A payout of 100.00 USD that has reached a final status, and whose workflow has closed. */
 async function finished(reference: string, status: string): Promise<{ payer: Payer; id: string }> {
   const payer = await openPayer(system);
   await payer.client('POST /v1/webhook_endpoints', {
@@ -49,7 +49,7 @@ async function finished(reference: string, status: string): Promise<{ payer: Pay
 
 type InboxLine = { readonly fact: unknown; readonly outcome: string | null };
 
-/** What the rail said of a payout, in its order, as soon as all of it has an outcome. */
+/** The rail's reports about a payout, in order, once each has an outcome. */
 function inboxOf(id: string, length: number): Promise<readonly InboxLine[]> {
   return eventually(`${length} facts of ${id} are applied`, 20_000, async () => {
     const lines = await system.database<InboxLine[]>`
@@ -141,7 +141,7 @@ describe('a return', () => {
 
 const isReturn = (body: string) => body.includes('"payout.returned"');
 
-/** An operator's word that the payout is what its status says; the attention is gone with it. */
+/** Lets an operator confirm the payout's status, which clears the attention. */
 async function confirm(id: string, asked: OperatorCommand): Promise<void> {
   const parked = await rowOf(system, id);
   const before = await postingsOf(system.database, id);
@@ -158,7 +158,7 @@ async function confirm(id: string, asked: OperatorCommand): Promise<void> {
   await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe(parked.status);
 }
 
-/** Two people give up what is in suspense; the attention is gone with it. */
+/** Lets two operators write off the suspense balance, which clears the attention. */
 async function writeOff(id: string): Promise<void> {
   const { action } = await operate(system, id, 'clear-suspense', { charge: 'house' });
   const approval = { operator: 'barbara', proposal: action };
@@ -178,7 +178,7 @@ describe('a settlement that arrives after the money was given back', () => {
     expect(parked).toMatchObject({ status: 'failed', attentionReason: 'paid_after_release' });
     await expectSuspense(payer, parked);
 
-    // Another id makes it another event for whoever goes by ids alone.
+    // A new event ID makes it another event for systems that only compare IDs.
     expect(await callBack(system, [newsOf(row, { type: 'settled' })])).toBe(200);
     const facts = await inboxOf(id, 2);
     expect(facts.map(({ outcome }) => outcome)).toEqual([
@@ -213,7 +213,7 @@ describe('a settlement that arrives after the money was given back', () => {
   });
 });
 
-/** The customer has the money back, the bank has paid it all the same, and no event says so. */
+/** The customer has the money back although the bank has paid, and no event reports it. */
 async function expectSuspense(payer: Payer, row: PayoutRow): Promise<void> {
   const { accept, release, late_payment } = expectedPostings(row);
   expect(await postingsOf(system.database, row.id)).toEqual({ accept, release, late_payment });
@@ -312,7 +312,7 @@ describe('a callback', () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const first = newsOf(await rowOf(system, id), { type: 'settled' });
     const other = { ...first, type: 'rejected', code: 'AC04' } as const;
-    // Repetitions, some of which have another text, also beside each other.
+    // Repetitions, some with another text, also within one callback.
     const again = { ...other, reason: 'attempt 2' };
     for (const news of [[first], [other, again], [other], [{ ...other, reason: 'attempt 3' }]])
       expect(await callBack(system, news)).toBe(200);
@@ -376,7 +376,7 @@ describe('a callback', () => {
     const id = await payer.send('simulate: timeout then nothing');
     await untilSubmitted(system, id);
     expect(textOf(await payer.client(`POST /v1/payouts/${id}/cancel`), 'status')).toBe('canceled');
-    // The rail confirms what the void has told us: the payout is looked at, and it is over.
+    // The rail confirms the result of the void: the payout's workflow reads it, and is done.
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'rejected', code: 'DS02' })]);
     const facts = await inboxOf(id, 1);
     expect(facts.map(({ outcome }) => outcome)).toEqual(['nothing new']);

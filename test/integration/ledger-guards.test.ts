@@ -43,7 +43,7 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-/** How a payout is brought into each status by legal moves. */
+/** The legal moves that bring a payout into each status. */
 const pathTo: Readonly<Record<PayoutStatus, readonly PayoutStatus[]>> = {
   pending: [],
   processing: ['processing'],
@@ -54,7 +54,7 @@ const pathTo: Readonly<Record<PayoutStatus, readonly PayoutStatus[]>> = {
   returned: ['processing', 'sent', 'settled', 'returned'],
 };
 
-/** Moves a payout, with everything in the row that some status asks for. */
+/** Moves a payout, and sets every column that some status requires. */
 async function move(id: string, status: PayoutStatus): Promise<void> {
   await database`
     update payouts
@@ -129,7 +129,7 @@ describe('the ledger refuses', () => {
     'update ledger_entries set created_at = now()',
     'delete from ledger_entries',
     'truncate ledger_entries cascade',
-    // The entries refer to the payouts, so this would take them along.
+    // The entries refer to the payouts, so this would truncate them too.
     'truncate payouts cascade',
   ])('any change of what is posted: %s', async (statement) => {
     await expect(database.unsafe(statement)).rejects.toThrow(/append-only/);
@@ -174,7 +174,7 @@ describe('the ledger refuses', () => {
 const accountIn = (kind: string, currency: string) => `array[(select id from ledger_accounts
   where kind = '${kind}' and currency = '${currency}' and mode = 'test')]`;
 
-/** An entry past the function that would write it right. */
+/** Inserts an entry directly, bypassing the function that would write it correctly. */
 const transfer = (changes: Readonly<Record<string, string>>) => {
   const values = {
     kind: "'fund'",
@@ -258,7 +258,7 @@ describe('the history of a balance', () => {
       { entry: fundEntry('JPY', amountMinor), mode: 'test', accountId, payoutId: null },
     ]);
 
-  /** The amounts as a reader of the list meets them who goes on from where they were. */
+  /** The amounts as seen by a reader who pages through the list. */
   async function amountsOf(accountId: string): Promise<readonly bigint[]> {
     const page = { limit: 10, toward: 'older', from: null } as const;
     const { rows } = await listBalanceTransactions(database, accountId, page, {});
@@ -271,7 +271,7 @@ describe('the history of a balance', () => {
     await database.begin(async (long) => {
       await long`select now()`;
       await yen(database, id, 1n);
-      // Longer than the list's times can tell apart.
+      // Longer than the resolution of the list's times.
       await setTimeout(5);
       await yen(database, id, 2n);
       await setTimeout(5);
@@ -536,7 +536,7 @@ describe('a payout', () => {
     async (column) => {
       const id = await payoutIn('pending');
       const changed = database.begin(async (sql) => {
-        // Its own trigger would refuse a change of what is frozen: it is accepted again.
+        // The payout's own trigger would refuse to change frozen values, so it is accepted again.
         await sql`set local session_replication_role = replica`;
         await sql`
           update payouts set source_currency = 'USD', destination_currency = 'EUR',

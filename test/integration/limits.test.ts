@@ -34,19 +34,19 @@ const dayMs = 24 * 60 * 60 * 1000;
 let system: TestSystem;
 
 beforeAll(async () => {
-  // What is counted here is the use of one day in UTC: the tests do not begin right before its end.
+  // The tests count the use of one UTC day, so they do not begin shortly before its end.
   const leftMs = dayMs - (Date.now() % dayMs);
   if (leftMs < 3 * 60_000) await delay(leftMs + 1_000);
   system = await startSystem();
 }, 6 * 60_000);
 afterAll(async () => {
-  // What is counted is what the payouts say, whatever happened to them.
+  // The counts must match the payouts, whatever happened to those.
   expect(await wrongUses()).toEqual([]);
   expect(await unbalancedCurrencies(system.database)).toEqual([]);
   await system.stop();
 });
 
-/** Days whose count is not the sum of the payouts that were accepted then and not released. */
+/** Days whose count is not the sum of the payouts accepted on that day and not released. */
 function wrongUses() {
   return system.database`
     select * from (
@@ -60,7 +60,7 @@ function wrongUses() {
      where coalesce(t.used, 0) <> coalesce(u.used_minor, 0)`;
 }
 
-/** Sends a batch that was previewed before, and waits for its end. */
+/** Previews a batch, sends it, and waits for its end. */
 async function previewAndSend(
   payer: Awaited<ReturnType<typeof openBatchPayer>>,
   payouts: Parameters<typeof payer.send>[0],
@@ -74,7 +74,7 @@ async function previewAndSend(
 
 type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month' | 'destination', string>>>;
 
-/** Runs `corridor limits set` for USD, and returns what it prints. */
+/** Runs `corridor limits set` for USD, and returns its output. */
 async function limit(accountId: string, wanted: Wanted): Promise<string> {
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   try {
@@ -85,7 +85,7 @@ async function limit(accountId: string, wanted: Wanted): Promise<string> {
   }
 }
 
-/** What is counted on all days together, to any destination or to one; undefined where nothing is. */
+/** The total counted on all days, to any destination or to one; undefined if nothing is counted. */
 async function used(accountId: string, destination?: string): Promise<bigint | undefined> {
   const [row] = await system.database<{ usedMinor: bigint | null }[]>`
     select sum(used_minor)::bigint as used_minor from limit_uses
@@ -123,7 +123,7 @@ async function pending(accountId: string, sourceCurrency: string, driver?: strin
   return id;
 }
 
-/** Makes every change of a payout wait for a lock, which `work` holds until it ends. */
+/** Makes every update of a payout wait for a lock, which is held until `work` ends. */
 async function withHeldPayout(id: string, work: () => Promise<void>) {
   await system.database.unsafe(`
     create function wait_here() returns trigger language plpgsql as $$
@@ -181,7 +181,7 @@ describe('of payouts that exceed the limit of a day together', () => {
         await untilWaiting(1);
         await transaction(system.database, (other) => postEntries(other, [fund]));
       });
-      // The list has seen the rules and the money, and waits while it writes.
+      // The list has read the rules and the balance, and waits at its first write.
       await untilWaiting(1);
       await decide(alone);
     });
@@ -208,7 +208,7 @@ describe('of payouts that exceed the limit of a day together', () => {
              count(*) filter (where status_reason = 'limit_exceeded')::int as refused
         from payouts where account_id = ${payer.accountId}`;
     expect(row?.sum).toBeLessThanOrEqual(77_777n);
-    // Less than the smallest of them is left.
+    // The remainder is smaller than the smallest payout.
     expect(row?.sum).toBeGreaterThan(76_777n);
     expect(await used(payer.accountId)).toBe(row?.sum);
     expect(row?.refused).toBeGreaterThan(0);
@@ -260,7 +260,7 @@ describe('a batch', () => {
 });
 
 describe('a limit of a corridor', () => {
-  /** A payer with a beneficiary in the United States beside the one in Germany. */
+  /** A payer with a beneficiary in the United States besides the one in Germany. */
   async function openPayerOfTwo() {
     const payer = await openBatchPayer(system, 100_000n);
     const stored = await payer.client('POST /v1/beneficiaries', { form: american });
@@ -303,7 +303,7 @@ describe('a limit of a corridor', () => {
     expect((await pay('200')).body).toMatchObject({ code: 'limit_exceeded' });
     expect((await pay('20000', domestic)).status).toBe(201);
     expect(await used(accountId, 'EUR')).toBe(10_000n);
-    // That of the currency is used by both.
+    // Both count against the limit of the currency.
     expect(await used(accountId)).toBe(32_000n);
     expect((await pay('18001', domestic)).body).toMatchObject({
       expected: 'at most 180.00 USD, what is left of the limit of 500.00 USD a day',
@@ -390,7 +390,7 @@ describe('what counts towards a limit', () => {
     );
     expect(shown).toMatch(/^USD {2}150\.00 a day, 100\.00 used, resets at /m);
     expect(await payer.ask('too much')).toMatchObject({ body: { code: 'limit_exceeded' } });
-    // The first one was accepted yesterday, or in the last month.
+    // Moves the first payout's acceptance to yesterday or to the last month.
     await system.database`
       update limit_uses set day = date_trunc('month', now() at time zone 'UTC')::date - 1
        where account_id = ${payer.accountId}`;
@@ -485,7 +485,7 @@ it('a key that may only send payouts learns that it is too much, and not what wa
 });
 
 describe('a beneficiary that is new', () => {
-  /** Runs `corridor limits new-payee` for USD, and returns what it prints. */
+  /** Runs `corridor limits new-payee` for USD, and returns its output. */
   async function delayNew(accountId: string, flags: Readonly<Record<string, string>>) {
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
     try {
@@ -496,7 +496,7 @@ describe('a beneficiary that is new', () => {
     }
   }
 
-  /** Makes everything the account has stored a day and a minute older. */
+  /** Makes all beneficiaries of the account a day and a minute older. */
   const aDayLater = (accountId: string) => system.database`
     update beneficiaries set created_at = created_at - interval '1441 minutes',
            updated_at = updated_at - interval '1441 minutes'

@@ -25,9 +25,9 @@ import { createDatabaseOfAMillion } from '../fixtures/payoutFill.js';
 import { type TestDatabase, withoutTimeouts } from '../servers/database.js';
 
 const page: Page = { limit: 20, toward: 'older', from: null };
-/** The id of the first payout: the MD5 of its number. */
+/** The ID of the first payout: the MD5 of its number. */
 const oldest = 'po_c4ca4238a0b923820dcc509a6f75849b';
-/** Seven statuses, or the balances of two currencies, of which the newest are merged. */
+/** Maximum rows read: the newest of seven statuses, or of the balances of two currencies, are merged. */
 const mostRows = 10 * page.limit;
 
 let test: TestDatabase;
@@ -45,7 +45,7 @@ afterAll(async () => {
   await test.drop();
 });
 
-/** What the bank has reported of the oldest payouts, one event each. */
+/** Stores reports of the bank about the oldest payouts, one event each. */
 async function fillInbox({ database }: TestDatabase, events: number): Promise<void> {
   await withoutTimeouts(database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -58,7 +58,9 @@ async function fillInbox({ database }: TestDatabase, events: number): Promise<vo
   await database`analyze rail_inbox`;
 }
 
-/** An endpoint of each account that has events, with its deliveries; the newest of the big account are in groups. */
+/**
+ * Adds an endpoint with deliveries to each account that has events; the big account's newest are in groups.
+ */
 async function fillDeliveries({ database }: TestDatabase): Promise<void> {
   await withoutTimeouts(database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -78,7 +80,7 @@ async function fillDeliveries({ database }: TestDatabase): Promise<void> {
   await database`analyze webhook_endpoints, deliveries, delivery_groups`;
 }
 
-/** A refused command on each of 200,000 payouts, and a proposal that is open on the newest one of them. */
+/** Adds a refused command to each of 200,000 payouts, and an open proposal to the newest of them. */
 async function fillActions({ database }: TestDatabase): Promise<void> {
   await withoutTimeouts(database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -92,10 +94,10 @@ async function fillActions({ database }: TestDatabase): Promise<void> {
   await database`analyze operator_actions`;
 }
 
-/** Of several filters each is counted, and what they name looked through, to 2,000 rows. */
+/** With several filters the rows of each are counted, and their payouts read, up to 2,000 rows. */
 const mostRowsOfSeveral = 2_100;
 
-/** Runs a list and checks how: no table as a whole, and few rows. */
+/** Verifies that a list scans no table sequentially and reads few rows. */
 async function isCheap(
   list: () => Promise<PageResult<unknown> | 'too broad'>,
   rowsWanted?: number,
@@ -106,7 +108,7 @@ async function isCheap(
     const page = await list();
     rows = page === 'too broad' ? [] : page.rows;
   });
-  // The digest of a term is a statement of its own, which reads nothing.
+  // The digest of a term is a separate statement, which reads nothing.
   expect(plans.length).toBeGreaterThan(0);
   for (const plan of plans) {
     expect(plan.wholeTables, plan.text).toEqual([]);
@@ -115,13 +117,13 @@ async function isCheap(
   if (rowsWanted !== undefined) expect(rows).toHaveLength(rowsWanted);
 }
 
-/** The filter of a list, and the times that its page is of. */
+/** The filter of a list, and the time range of its page. */
 type Asked<Filter> = Filter & Pick<Page, 'created'>;
 
 const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created });
 
 const big = { account: 'acc_0' };
-/** The MD5 of its number, 11: it has settled, the bank has reported it, its webhook was delivered. */
+/** The MD5 of number 11: a settled payout with a report of the bank and a delivered webhook. */
 const settledId = 'po_6512bd43d9caa6e02c990b0a82652dca';
 /** The first thousand payouts. */
 const thousand = Array.from(
@@ -131,9 +133,9 @@ const thousand = Array.from(
       .update(`${at + 1}`)
       .digest('hex')}`,
 );
-/** Of number 890011, whose webhook is in a group. */
+/** The payout of number 890011, whose webhook is in a group. */
 const announcedId = 'po_f19fe27ebe28194523184928c2642640';
-/** The webhooks of the big account's events from this number on have not been sent. */
+/** From this number on, the webhooks of the big account's events have not been sent. */
 const firstInGroups = 890_000;
 
 const old = new Date('2026-11-09T12:00:00.000Z');
@@ -141,7 +143,7 @@ const old = new Date('2026-11-09T12:00:00.000Z');
 const inBatch = (status: PayoutFilter['status']) => ({ batch: 'bat_old', status });
 const invoice = { reference: 'Invoice 7' };
 
-/** A filter, and how many of the big account's rows are on its first page. */
+/** A filter, and the number of the big account's rows on its first page. */
 const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[] = [
   ['nothing', {}, 20],
   ['a common status', { status: ['settled'] }, 20],
@@ -171,12 +173,12 @@ describe('among a million payouts, what waits', () => {
     const plans = await reader.plansOf(() => readBacklog(reader.database));
     const [plan] = plans;
     expect(plans).toHaveLength(1);
-    // Of these there are few, and groups of deliveries are read once.
+    // These tables are small, and groups of deliveries are read once.
     const rates = ['current_rates', 'rate_provider', 'rate_decisions', 'rates'];
     const small = [...rates, 'accounts', 'webhook_endpoints', 'delivery_groups'];
     const large = plan?.wholeTables.filter((name) => !small.includes(name));
     expect(large, plan?.text).toEqual([]);
-    // A thousand accounts, a thousand payouts on their way, a hundred endpoints and 200 groups.
+    // A thousand accounts, a thousand payouts in flight, a hundred endpoints and 200 groups.
     expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(8_000);
   });
 });
@@ -221,7 +223,7 @@ describe('among a million payouts, a page of an account’s', () => {
       await sql`select set_config('session_replication_role', 'replica', true)`;
       await sql`insert into accounts (id, mode, name, api_version)
         values ('acc_holes', 'test', 'Account', '2026-06-01')`;
-      // The newest that failed are in pounds; what was canceled is in euros, and older than all.
+      // The newest failed payouts are in pounds; the canceled ones are in euros, and older than all others.
       await sql`
         insert into payouts (id, account_id, mode, driver, status, beneficiary_id,
                              destination_currency, reference, requested_at)
@@ -238,7 +240,7 @@ describe('among a million payouts, a page of an account’s', () => {
     });
     const filter: PayoutFilter = { status: ['canceled', 'failed'], destination_currency: 'EUR' };
     expect(await listPayouts(reader.database, 'acc_holes', page, filter)).toBe('too broad');
-    // One term fills the page whole, whatever characters are in it.
+    // One term fills the whole page, whatever characters it contains.
     const term = { reference: 'July, August', destination_currency: 'GBP' };
     const found = await listPayouts(reader.database, 'acc_holes', page, term);
     expect(found).toMatchObject({ rows: { length: 20 }, hasMore: true });
@@ -299,9 +301,9 @@ describe('among a million payouts, what operators look at', () => {
     ['the stuck', () => stuckPayouts(reader.database, {}), 0, 100],
     ['one that settled', () => callbacksOf(reader.database, settledId), 1, 10],
     ['its webhooks', () => deliveriesOfPayout(reader.database, settledId), 1, 10],
-    // The groups before its own, and the events of that.
+    // The groups before its own, and the events of its own.
     ['webhooks in a group', () => deliveriesOfPayout(reader.database, announcedId), 1, 300],
-    // Of a row of operator_actions each, its payout as well where it is a proposal.
+    // One row of operator_actions each, and for a proposal also its payout.
     ['their proposals', () => openProposals(reader.database, thousand), 1, 2_100],
     ['those of an account', () => oldestPayouts(reader.database, ['returned'], big), 5, 10],
   ])('%s reads few rows', async (_, look, count, most) => {
@@ -311,7 +313,7 @@ describe('among a million payouts, what operators look at', () => {
     });
     expect(rows).toHaveLength(count);
     for (const plan of plans) {
-      // Of the operators there is one row each.
+      // There is one row for each operator.
       const tables = plan.wholeTables.filter((table) => table !== 'operators');
       expect(tables, plan.text).toEqual([]);
       expect(plan.rowsRead, plan.text).toBeLessThanOrEqual(most);
@@ -327,14 +329,14 @@ describe('among a million payouts, what operators look at', () => {
       times.push(performance.now() - begunMs);
       expect(printed).toContain('bank: accepted');
     }
-    // The fastest: what the machine does beside it is not the command's time.
+    // The fastest run counts, as other work on the machine slows down the rest.
     expect(Math.min(...times)).toBeLessThan(300);
   });
 });
 
 describe('the arrivals of some days', () => {
   it('are found among a million payouts by their time', async () => {
-    // The payouts end on 21 November 2026, one in a second; one in ten has entries.
+    // The payouts end on 21 November 2026, one per second; one in ten has entries.
     const sinceMs = Date.now() - Date.parse('2026-11-21T00:00:00Z');
     const days = Math.ceil(sinceMs / (24 * 60 * 60_000));
     let payouts = 0;

@@ -51,7 +51,7 @@ async function happen() {
 
 type Listening = { readonly part: Part; readonly lines: readonly string[] };
 
-/** Starts `corridor listen`; it is ready when it listens. */
+/** Starts `corridor listen`, and waits until it listens. */
 async function listen(flags: readonly string[], apiUrl = system.apiUrl): Promise<Listening> {
   const lines: string[] = [];
   const part = await startProcess({
@@ -68,11 +68,11 @@ async function listen(flags: readonly string[], apiUrl = system.apiUrl): Promise
   return { part, lines };
 }
 
-/** The numbers of the events that were printed. */
+/** The sequence numbers of the printed events. */
 const printed = ({ lines }: Listening) =>
   lines.flatMap((line) => /^\S+Z {2}(\d+) {2}/.exec(line)?.[1] ?? []).map(Number);
 
-/** Ends it as Ctrl-C does. */
+/** Stops it as Ctrl-C does. */
 async function interrupt({ part }: Listening) {
   process.kill(part.pid, 'SIGINT');
   expect((await part.exited).code).toBe(0);

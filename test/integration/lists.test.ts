@@ -30,7 +30,7 @@ const idsOf = ({ data }: Page) => data.map(({ id }) => id);
 
 type Owner = { readonly client: ApiClient; readonly accountId: string; readonly stored: string };
 
-/** An account of its own for a test, with a beneficiary. */
+/** A separate account for a test, with a beneficiary. */
 async function openOwner(): Promise<Owner> {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
@@ -44,7 +44,7 @@ async function list(client: ApiClient, path: string): Promise<Page> {
   return listed.parse(answer.body);
 }
 
-/** A payout as a request records it; nobody decides it during a test. */
+/** A payout as a request records it. No worker decides it during a test. */
 function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): NewPayout {
   return {
     id: newId('payout'),
@@ -63,7 +63,7 @@ function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): 
   };
 }
 
-/** A payout of its own millisecond: within one, lists are ordered by ids, which are random. */
+/** Records a payout in a separate millisecond: within one, lists are ordered by IDs, which are random. */
 async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<string> {
   const payout = asked(owner, changes);
   await insertPayout(system.database, payout);
@@ -71,7 +71,7 @@ async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<s
   return payout.id;
 }
 
-/** Several payouts of one moment: only their ids tell them apart. */
+/** Records several payouts at one time, so that only their IDs differ. */
 async function recordTogether(owner: Owner, count: number): Promise<readonly string[]> {
   const payouts = Array.from({ length: count }, () => asked(owner));
   await transaction(system.database, async (sql) => {
@@ -80,7 +80,7 @@ async function recordTogether(owner: Owner, count: number): Promise<readonly str
   return payouts.map(({ id }) => id);
 }
 
-/** Walks a list to its end, page by page; `between` happens before each next page. */
+/** Reads a list to its end, page by page, and calls `between` before each next page. */
 async function walk(
   client: ApiClient,
   path: string,
@@ -88,7 +88,7 @@ async function walk(
   between: () => Promise<unknown> = () => Promise.resolve(),
 ): Promise<readonly string[]> {
   const seen: string[] = [];
-  // A list that never ends fails the test.
+  // Limited, so that an endless list fails the test.
   for (let pages = 0; pages < 50; pages += 1) {
     const cursor = seen.length === 0 ? '' : `&starting_after=${seen.at(-1)}`;
     const page = await list(client, `${path}limit=${limit}${cursor}`);
@@ -222,7 +222,7 @@ describe('payouts are found by', () => {
     expect(await found(`created[gte]=${at}&created[lte]=${at}&source_currency=JPY`)).toEqual([
       'yen',
     ]);
-    // The same moment by a clock that is two hours ahead, and by one that is half an hour behind.
+    // The same time on a clock two hours ahead, and on one half an hour behind.
     const clock = (hours: number) => new Date(Date.parse(at) + hours * 3_600_000).toISOString();
     expect(await found(`created[gte]=${clock(2).replace('Z', '%2B02:00')}`)).toContain('yen');
     expect(await found(`created[gt]=${clock(2).replace('Z', '%2B02:00')}`)).not.toContain('yen');
@@ -370,7 +370,7 @@ describe('a list', () => {
 
 describe('a list whose filters name many payouts each', () => {
   let owner: Owner;
-  /** More than are looked through for a page, half of them of each kind. */
+  /** More payouts than are searched for one page, half of them of each kind. */
   const many = 5_000;
 
   beforeAll(async () => {
@@ -419,7 +419,7 @@ describe('a list that takes too long', () => {
   it.each(['/v1/payouts', '/v1/events', '/v1/balance_transactions', '/v1/beneficiaries'])(
     'is given up and says so: %s',
     async (path) => {
-      // Nothing of this table can be read until the transaction ends.
+      // The table cannot be read until this transaction ends.
       const table = path.slice('/v1/'.length).replace('balance_transactions', 'ledger_balances');
       const answer = await system.database.begin(async (sql) => {
         await sql`lock table ${sql(table)} in access exclusive mode`;
@@ -441,7 +441,7 @@ describe('lists of one account', () => {
        where application_name = 'test-lists' and wait_event_type = 'Lock'
          and datname = current_database()`;
     const answers = await system.database.begin(async (sql) => {
-      // A second each, which is what a statement of a list may take.
+      // Each waits a second, the timeout of a list's statement.
       await sql`lock table beneficiaries in access exclusive mode`;
       const asking = Array.from({ length: 6 }, () => many.client('GET /v1/beneficiaries'));
       await eventually('two wait in the database', 10_000, async () => {
@@ -453,7 +453,7 @@ describe('lists of one account', () => {
       expect((await many.client('GET /v1/balances')).status).toBe(200);
       return Promise.all(asking);
     });
-    // Each is given up in its turn, and refused as such.
+    // Each is given up in turn, and refused with a 503.
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
     expect((await many.client('GET /v1/beneficiaries')).status).toBe(200);
   });
@@ -463,7 +463,7 @@ describe('lists of one account', () => {
     const search = 'GET /v1/payouts?reference=none&metadata[half]=7';
     await client(search);
     const startMs = performance.now();
-    // Two at a time: the last two wait for three pauses of 100 ms.
+    // Two run at a time, so the last two wait for three pauses of 100 ms.
     const answers = await Promise.all(Array.from({ length: 8 }, () => client(search)));
     const tookMs = performance.now() - startMs;
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));

@@ -8,8 +8,8 @@ import { startSecondApi } from '../servers/secondApi.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 /**
- * Who gets a 503 with an id looks for the object, and concludes from a 404 that nothing was sent:
- * so an answer names what is there, or nothing.
+ * A client that gets a 503 with an ID looks up the object, and concludes from a 404 that nothing was
+ * sent. An answer must therefore only name objects that exist.
  */
 let system: TestSystem;
 let accountId: string;
@@ -33,7 +33,7 @@ const writes = [
   { name: 'batch', request: 'POST /v1/batches', json: { payouts: [payout] }, table: 'batches' },
 ] as const;
 
-/** Every object that an answer names is one of the account's. */
+/** Verifies that every object named in an answer belongs to the account. */
 async function namesOnlyWhatIs(answer: ApiAnswer): Promise<void> {
   const named = JSON.stringify(answer.body).match(/\b(po|bat)_[0-9a-z]+/g) ?? [];
   const rows = await system.database<{ id: string }[]>`
@@ -43,7 +43,7 @@ async function namesOnlyWhatIs(answer: ApiAnswer): Promise<void> {
   expect(named.filter((id) => !known.includes(id))).toEqual([]);
 }
 
-/** Keeps everybody out of a table while `work` runs; who asks for it gives up after 3 s. */
+/** Locks a table while `work` runs; statements on it time out after 3 s. */
 async function whileLocked<T>(table: string, work: (sql: Sql) => Promise<T>): Promise<T> {
   return system.database
     .begin(async (sql) => {
@@ -129,7 +129,7 @@ it('a connection that is lost while a replay waits for its end names the first p
     idempotencyKey: 'a-key',
     headers: { prefer: 'wait=30' },
   });
-  // Its row was read: from here on it is known.
+  // The row has been read, so from here on the API knows that it exists.
   await line.until('pending');
   await line.close();
   const answer = await asking;
@@ -137,7 +137,7 @@ it('a connection that is lost while a replay waits for its end names the first p
   await second.close();
 });
 
-/** A line to the database that can be cut, and on which one can wait for words. */
+/** A forwarder to the database that can be cut, and on which a test can wait for a text. */
 async function openHeardLine(target: string) {
   let heard = '';
   const { url, clients, close } = await openLine(target, (client, dial) => {

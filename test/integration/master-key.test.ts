@@ -18,12 +18,12 @@ const ids = [...createKeyring([masterKey, next]).keys()];
 
 let system: TestSystem;
 beforeAll(async () => {
-  // Everybody knows the next key before anybody wraps by it.
+  // Every process must know the next key before any process wraps with it.
   system = await startSystem({ keyring: createKeyring([masterKey, next]) });
 });
 afterAll(() => system?.stop());
 
-/** `corridor master-key rotate` as an operator calls it, in a process of its own. */
+/** Runs `corridor master-key rotate` as an operator does, in a separate process. */
 async function rotate(keys: string): Promise<string> {
   const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   const words = ['master-key', 'rotate', '--reason', 'yearly'];
@@ -39,12 +39,12 @@ const wrappedBy = async () => {
 };
 
 it('a new master key takes over while everything is served', { timeout: 60_000 }, async () => {
-  // The deployment that puts the next key first has reached one of two API processes.
+  // A deployment that puts the next key first has reached one of two API processes.
   const reached = await startSecondApi(system, createKeyring([next, masterKey]));
   const stored: (readonly [apiKey: string, id: string])[] = [];
   let isRotating = true;
   let served = 0;
-  /** New customers store somebody through one process, and read and pay them through the other. */
+  /** New customers store a beneficiary through one process, then read and pay it through the other. */
   async function useBoth(first: string, second: string): Promise<void> {
     while (isRotating || served < 20) {
       const { apiKey } = await createTestAccount(system.database);
@@ -73,7 +73,7 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
     await Promise.all(both);
     await reached.close();
   }
-  // The first process still wrapped by the older key: once it has ended, that comes over as well.
+  // The first process still wrapped with the older key. After it has ended, those keys are rewrapped too.
   outputs.push(await rotate(`${next}\n${masterKey}`), await rotate(next));
   expect(outputs[0]).toContain(`All account keys use ${ids[1]}`);
   expect(outputs.at(-1)).toContain('0 rewrapped');

@@ -23,7 +23,7 @@ afterAll(() => system.stop());
 const read = (path: string, headers: Record<string, string> = {}) =>
   fetch(system.apiUrl + path, { headers, signal: AbortSignal.timeout(10_000) });
 
-/** What stands at a JSON pointer. */
+/** The value at a JSON pointer. */
 function at(value: unknown, pointer: string): unknown {
   const names = pointer.split('/').slice(1);
   return names.reduce<unknown>(
@@ -32,7 +32,7 @@ function at(value: unknown, pointer: string): unknown {
   );
 }
 
-/** `POST /v1/payouts/{id}/cancel` and all the others. */
+/** All operations, such as `POST /v1/payouts/{id}/cancel`. */
 function operations() {
   return Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({
@@ -47,7 +47,7 @@ describe('/openapi.json', () => {
     const response = await read(`/openapi.json?version=${version}`);
     expect(response.headers.get('corridor-version')).toBe(version);
     const text = await response.text();
-    // The validator takes a text without a line break for the name of a file.
+    // The validator takes a text without line breaks for a file name.
     const result = await new Validator().validate(z.looseObject({}).parse(JSON.parse(text)));
     expect(result).toEqual({ valid: true });
     expect(JSON.parse(text)).toMatchObject({ openapi: '3.1.1', info: { version } });
@@ -159,7 +159,7 @@ describe('/openapi.json', () => {
   it('is not sent again to whoever has it', async () => {
     const first = await read('/openapi.json');
     expect(first.headers.get('cache-control')).toBe('public, no-cache');
-    // fetch would add a Cache-Control of its own.
+    // Not with fetch, which would add its own Cache-Control.
     const again = await request(`${system.apiUrl}/openapi.json`, {
       headers: { 'if-none-match': first.headers.get('etag') ?? '' },
     });
@@ -202,7 +202,7 @@ const quoted = {
   json: { source_currency: 'USD', destination_currency: 'EUR', amount: 5_000 },
 } as const;
 
-/** An example with the ids of objects that are there; a quote is used up by each payout. */
+/** Replaces the IDs in an example with those of existing objects. Each payout uses up a quote. */
 async function withRealIds(example: unknown): Promise<unknown> {
   const payee = await system.client('POST /v1/beneficiaries', { json: beneficiary });
   const quote = await system.client('POST /v1/quotes', quoted);
@@ -212,7 +212,7 @@ async function withRealIds(example: unknown): Promise<unknown> {
   return JSON.parse(text);
 }
 
-/** The request with the id of an object that was made for it, where it names one. */
+/** Replaces the ID in the request, if any, with that of an object made for it. */
 async function withNewObject(name: string): Promise<string> {
   if (name.includes('/events/')) {
     const { body } = await system.client('GET /v1/events?limit=1');
@@ -227,7 +227,7 @@ async function withNewObject(name: string): Promise<string> {
   return name.replace('{id}', textOf(made, 'id'));
 }
 
-/** Nested names in brackets, as the document says of forms. */
+/** Encodes nested names in brackets, as the document describes for forms. */
 function formOf(value: unknown, name = ''): Record<string, string> {
   if (typeof value !== 'object' || value === null) return { [name]: String(value) };
   const named = (key: string) => (name === '' ? key : `${name}[${key}]`);
@@ -270,7 +270,7 @@ describe('every example of the document', () => {
         const asJson = await system.client(await withNewObject(name), { json });
         const form = formOf(await withRealIds(value));
         const asForm = await system.client(await withNewObject(name), { form });
-        // The client has compared both answers with the document.
+        // The client has checked both answers against the document.
         const told = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
         expect(
           [asJson.status, asForm.status].every((status) => status < 300),

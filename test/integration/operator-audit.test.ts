@@ -24,7 +24,7 @@ afterAll(async () => {
   await system.stop();
 });
 
-/** A payout that the bank has and says nothing of, parked because its time is over. */
+/** A payout that the bank accepted but never reports on, parked because its deadline has passed. */
 async function parked(amount = '10000'): Promise<string> {
   const payer = await openPayer(system);
   await payer.client('POST /v1/test/fund', { form: { currency: 'USD', amount } });
@@ -40,13 +40,13 @@ async function parked(amount = '10000'): Promise<string> {
   return id;
 }
 
-/** Every line of the audit about a payout, as somebody with a database console reads it. */
+/** All audit lines about a payout, as read in a database console. */
 const linesAbout = (id: string) =>
   system.database<{ line: string }[]>`
     select a::text as line from operator_actions a where a::text like ${`%${id}%`}
      order by created_at`;
 
-/** Above the sum from which a second person approves, in cents. */
+/** Above the amount that needs a second operator's approval, in cents. */
 const large = '9000000';
 
 describe('whoever approves is an operator by a key, and another one', () => {
@@ -115,7 +115,7 @@ describe('nothing that is sent to Temporal settles or fails a payout', () => {
         detail: expect.stringContaining(expected),
       });
     }
-    // What has been executed is answered as it was, and not executed again.
+    // A repeated command gets the same answer and is not executed again.
     expect(await send(proposal.action)).toMatchObject({ outcome: 'proposed' });
     for (const argument of [settle, 'approve', approve, null]) {
       await expect(send(argument)).rejects.toThrow();
@@ -174,7 +174,7 @@ describe('every command on a payout leaves a line', () => {
 });
 
 const iban = 'DE89370400440532013000';
-/** Every byte that Temporal keeps of a payout, its payloads decoded. */
+/** Everything that Temporal stores about a payout, with payloads decoded. */
 async function keptByTemporal(id: string): Promise<string> {
   const { workflow } = system.temporal;
   const texts: string[] = [];
@@ -201,7 +201,7 @@ describe('what an operator writes stays in the database', () => {
     const proposed = await operate(system, id, 'settle', { ...who, evidence: `MT103 for ${iban}` });
     const proposal = proposed.action;
     const proposals = await keptByTemporal(id);
-    // The history is read, and it does hold what was asked.
+    // Confirms that the history was read and contains the request.
     expect(proposals).toContain(id);
     expect(proposals).toContain(proposal);
     const approval = { operator: 'grace', reason: `seen: ${iban}`, proposal };
@@ -209,7 +209,7 @@ describe('what an operator writes stays in the database', () => {
     await system.temporal.workflow.getHandle(id).result();
     const kept = await keptByTemporal(id);
     for (const text of [iban, 'MT103', 'the bank says']) expect(kept).not.toContain(text);
-    // It is where it belongs.
+    // The text is in the audit log, where it belongs.
     expect((await linesAbout(id)).filter(({ line }) => line.includes(iban))).toHaveLength(3);
   });
 });

@@ -37,11 +37,11 @@ import {
   withoutTriggers,
 } from '../servers/database.js';
 
-// What the database refuses of operators, whatever the code does.
+// Operations that the database refuses to operators, whatever the code does.
 
 let test: TestDatabase;
 let database: Database;
-/** As the login of operators. */
+/** Connected with the operators' login. */
 let operator: Database;
 let accountId: string;
 const checkViolation = { code: '23514' };
@@ -64,7 +64,7 @@ type Line = Omit<Partial<Parameters<typeof recordAction>[1]>, 'command'> & {
   readonly command?: OperatorCommand;
 };
 
-/** Writes a line of the audit, of what was asked unless told otherwise; its id. */
+/** Writes a line of the audit log, by default one that matches its request; returns its ID. */
 async function line(payoutId: string, changes: Line = {}): Promise<string> {
   const { operator = 'grace', approves } = changes;
   const command: OperatorCommand = approves
@@ -90,7 +90,7 @@ async function line(payoutId: string, changes: Line = {}): Promise<string> {
   return id;
 }
 
-/** What one person has proposed and another one carried out. */
+/** Lets one operator propose and another carry out a command; returns the ID of the approval. */
 async function approved(payoutId: string, command: OperatorCommand | Correction): Promise<string> {
   const proposed: OperatorCommand = isCommand(command)
     ? command
@@ -103,7 +103,7 @@ function isCommand(command: OperatorCommand | Correction): command is OperatorCo
   return !['lateReturn', 'clearSuspense', 'reverse', 'book'].includes(command.kind);
 }
 
-/** What came back, as a person gives it and as it is posted. */
+/** A late return, as an operator requests it and as it is posted. */
 const cameBack = { kind: 'lateReturn', amountMinor: '5' } as const;
 const lateReturn: Entry = {
   kind: 'late_return',
@@ -176,7 +176,7 @@ describe('a line of the audit', () => {
     const aboutAccount = { id: newId('operatorAction'), subjectId: accountId };
     const invented = recordAction(test.worker, { ...record, ...done, ...aboutAccount });
     await expect(invented).rejects.toMatchObject(checkViolation);
-    // Neither the worker nor the API makes a request, whoever's key it has.
+    // Neither the worker nor the API may make a request, whichever operator's key it uses.
     for (const process of [test.worker, test.api]) {
       const made = insertRequest(process, id, signedBy(), asked.command);
       await expect(made).rejects.toMatchObject({ code: '42501' });
@@ -240,13 +240,13 @@ describe('a line of the audit', () => {
   });
 });
 
-/** An operator of this test alone, by a key that an admin has given them. */
+/** A separate operator for this test, with a key issued by an admin. */
 async function enlist(name: string, role: OperatorRole): Promise<Signature> {
   const operatorKey = await giveOperatorKey(database, signedBy(), 'add', { name, role });
   return { ...signedBy(), operatorKey };
 }
 
-/** What the worker writes when it executes a request: done, as the request says. */
+/** Writes the line that a worker writes when it has executed a request. */
 async function executed(id: string, payoutId: string, approves: string | null = null) {
   const [request] = await database<
     { operator: string; reason: string; command: OperatorCommand }[]
@@ -260,7 +260,7 @@ async function executed(id: string, payoutId: string, approves: string | null = 
 
 describe('an operator is whose key it is', () => {
   const proposal: OperatorCommand = { kind: 'markSettled', evidence: 'MT103' };
-  /** The id of what somebody has proposed about a payout. */
+  /** Proposes a command on a payout and returns the proposal's ID. */
   const propose = (payoutId: string) => line(payoutId, { outcome: 'proposed', command: proposal });
   const approval = (id: string): OperatorCommand => ({ kind: 'approve', proposal: id });
 
@@ -387,7 +387,7 @@ describe('an operator is whose key it is', () => {
     });
     for (const [who, asked] of [
       [henry, ofGrace],
-      // Through another one, from the other side, and where a third one gave both.
+      // Indirectly, from the other side, and where a third operator issued both keys.
       [jane, ofGrace],
       [signedBy(), approval(ofHenry)],
       [jane, approval(ofHenry)],
@@ -661,7 +661,7 @@ const pair = (
   postings: [leg(from, currency, -amountMinor), leg(to, currency, amountMinor)],
 });
 
-/** What a person would have asked for, had they wanted these postings. */
+/** The correction that an operator would have requested for these postings. */
 const booking = ({ postings }: Entry): Correction => ({
   kind: 'book',
   postings: postings.map((posting) => ({ ...posting, amountMinor: `${posting.amountMinor}` })),

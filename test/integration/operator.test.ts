@@ -39,7 +39,7 @@ describe('operators', () => {
     return textOf(answer, 'id');
   }
 
-  /** Parks a payout by moving its settle-by into the past, and waits until it is parked. */
+  /** Parks a payout by moving its settle-by time into the past, and waits until it is parked. */
   async function park(reference: string, amount?: string): Promise<string> {
     const id = await send(reference, amount);
     await untilStatus(system.client, id, 'sent');
@@ -67,7 +67,7 @@ describe('operators', () => {
     const release = { kind: 'failAndRelease', statementDate: null } as const;
     const withoutProof = await operate(system, id, 'fail');
     expect(withoutProof.isCarriedOut).toBe(false);
-    // What was refused is offered no more, and what is offered is not refused.
+    // Refused commands are no longer suggested, and suggested ones are not refused.
     expect(withoutProof.printed).toContain(`corridor payouts fail ${id} --statement-date`);
     expect(withoutProof.printed).not.toContain(`corridor payouts fail ${id} --reason`);
     const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
@@ -101,7 +101,7 @@ describe('operators', () => {
     expect(proposed.printed).toContain(
       `corridor payouts approve ${id} --proposal ${proposed.action} --reason`,
     );
-    // The proposer is not offered what would be refused, and everybody sees that it waits.
+    // The proposer is not shown commands that would be refused, and everyone sees the open proposal.
     expect(proposed.printed).toMatch(/^proposed: Another operator has to approve it\.$/m);
     expect(proposed.printed).toContain('\nNext, for another operator:\n');
     expect(proposed.printed).not.toContain('Would be accepted now:');

@@ -23,7 +23,7 @@ type Caller = {
   readonly beneficiary: string;
 };
 
-/** An account of its own for a test, so that what it is debited is that test's doing. */
+/** A separate account for a test, so that all its debits are that test's doing. */
 async function openCaller(usdMinor = 1_000_000n): Promise<Caller> {
   const { account, apiKey } = await createTestAccount(system.database, {
     funds: { USD: usdMinor },
@@ -47,7 +47,7 @@ const paymentOf = ({ beneficiary }: Caller) => ({
   beneficiary,
 });
 
-/** What has left the account's available balance in USD since it was funded, in minor units. */
+/** The debits of the account's available USD balance since it was funded, in minor units. */
 async function debited({ accountId }: Caller) {
   const [row] = await system.database<{ count: number; minor: bigint; lowest: bigint }[]>`
     with history as (
@@ -71,7 +71,7 @@ async function rowsOf(table: 'payouts' | 'quotes', { accountId }: Caller): Promi
   return rows.count;
 }
 
-/** Every line of the bank's journal about a payout but its acknowledgement. */
+/** The bank's journal entries about a payout, without acknowledgements. */
 async function sent(payout: string): Promise<readonly string[]> {
   const lines = (await system.bank.journal()).filter(({ key }) => key === payout);
   return lines.map(({ type }) => type).filter((type) => type !== 'acknowledged');
@@ -206,9 +206,9 @@ describe('one idempotency key', () => {
   });
 });
 
-/** Sends until the payout is decided: on a busy machine the first answers may be 202. */
+/** Sends until the payout is decided, because on a busy machine the first answers may be 202. */
 async function untilDecided(send: () => Promise<ApiAnswer>): Promise<ApiAnswer> {
-  // Each answer waits three seconds for the decision, so this is half a minute.
+  // Each answer waits three seconds for the decision: half a minute in total.
   for (let attempt = 1; attempt <= 10; attempt += 1) {
     const answer = await send();
     if (answer.status !== 202) return answer;
@@ -217,7 +217,7 @@ async function untilDecided(send: () => Promise<ApiAnswer>): Promise<ApiAnswer> 
 }
 
 describe('of payouts that race', () => {
-  /** The one answer that is no refusal, and the codes of the others. */
+  /** The only answer that is not a refusal, and the codes of the others. */
   function outcomeOf(answers: readonly ApiAnswer[]) {
     const winners = answers.filter(({ status }) => status === 201);
     const losers = answers.filter(({ status }) => status !== 201);
@@ -268,7 +268,7 @@ describe('of payouts that race', () => {
 it('in the end the bank has every payout once and the ledger balances', async () => {
   const rows = await system.database<{ id: string }[]>`
     select id from payouts where status not in ('failed', 'canceled')`;
-  // No workflow may still be between its debit and the bank.
+  // Waits so that no workflow is still between its debit and the submission.
   await Promise.all(rows.map(({ id }) => system.temporal.workflow.getHandle(id).result()));
   const journal = await system.bank.journal();
   const transfers = journal.filter(({ type }) => type === 'transfer').map(({ key }) => String(key));

@@ -28,7 +28,7 @@ afterAll(async () => {
   await system.stop();
 });
 
-/** A person and accounts that stand nowhere else in the tests; the check digits are right. */
+/** A person and accounts that no other test uses, with valid check digits. */
 const name = 'Zaphod Quuxington';
 const german = {
   type: 'individual',
@@ -57,12 +57,12 @@ const planted = [
   ...[american.address.street, american.address.town],
 ];
 
-/** As they stand in a text, or in what PostgreSQL shows of binary data. */
+/** The values as text, and as PostgreSQL shows them in binary data. */
 const forms = planted.flatMap((text) => [text, Buffer.from(text).toString('hex')]);
 const foundIn = (text: string) =>
   forms.filter((form) => text.toLowerCase().includes(form.toLowerCase()));
 
-/** Every row of every table that has one of them, as `table: row`. */
+/** Every row of any table that contains one of the values, as `table: row`. */
 async function leakedRows(): Promise<readonly string[]> {
   const { database } = system;
   const tables = await database<{ name: string }[]>`
@@ -89,7 +89,7 @@ async function store(client: ApiClient, details: object): Promise<string> {
 const dollars = { source_currency: 'USD', amount: 5_000 };
 
 describe('who a beneficiary is and where they bank', () => {
-  /** What a customer does with a beneficiary, and what goes wrong with it. */
+  /** Uses of a beneficiary, including those that fail. */
   async function journey(client: ApiClient): Promise<void> {
     const [toGermany, toAmerica] = [await store(client, german), await store(client, american)];
     await store(client, business);
@@ -113,7 +113,7 @@ describe('who a beneficiary is and where they bank', () => {
     await refuseAll(client);
   }
 
-  /** Details that are refused, each under a key, which keeps the refusal. */
+  /** Sends details that are refused, each with an idempotency key, which stores the refusal. */
   async function refuseAll(client: ApiClient): Promise<void> {
     const { iban, ...withoutIban } = german;
     const mistaken = [
@@ -133,7 +133,7 @@ describe('who a beneficiary is and where they bank', () => {
       const request = { json, idempotencyKey: `mistaken ${index}`.replace(' ', '-') };
       const first = await client('POST /v1/beneficiaries', request);
       expect(first.body['errors'], `mistaken ${index}`).toBeDefined();
-      // A request that is malformed binds no key.
+      // A malformed request binds no key.
       if (first.status !== 422) continue;
       const again = await client('POST /v1/beneficiaries', request);
       expect(again.headers.get('idempotent-replayed')).toBe('true');
@@ -204,7 +204,7 @@ describe('details that do not open', () => {
       const statuses = rows.map(({ status }) => status);
       return statuses.join() === 'settled,processing,settled' ? true : undefined;
     });
-    // For what follows no payout may be left that goes on being tried.
+    // The tests below need every payout to be final, so that no retries are left.
     await system.database`
       update beneficiary_keys set wrapped = substring(wrapped for length(wrapped) - 1)
        where beneficiary_id = ${ids[1] ?? ''}`;
@@ -233,7 +233,7 @@ describe('a bank account that the customer has stored before', () => {
     expect(await created(american)).toMatchObject({ same_account_as: null });
     const shown = await client(`GET /v1/beneficiaries/${String(second['id'])}`);
     expect(shown.body).toEqual(second);
-    // Whoever was deleted is not to be paid in the place of the new one.
+    // A deleted beneficiary must not be suggested instead of the new one.
     await client(`DELETE /v1/beneficiaries/${String(first['id'])}`);
     expect(await created(german)).toMatchObject({ same_account_as: second['id'] });
   });
@@ -256,7 +256,7 @@ describe('a bank account that the customer has stored before', () => {
 });
 
 describe('a beneficiary that is erased', () => {
-  /** Has an operator erase it, by the role of operators; the message of a refusal. */
+  /** Erases the beneficiary with the operators' login; returns the message of a refusal. */
   async function erased(id: string): Promise<string> {
     const operator = connectDatabase({
       url: system.urls.operator,
@@ -274,7 +274,7 @@ describe('a beneficiary that is erased', () => {
     }
   }
 
-  /** As if everything that happened to a payout had happened so many years and days before. */
+  /** Moves everything that happened to a payout this far into the past. */
   async function age(payoutId: string, interval: string): Promise<void> {
     await withoutTriggers(
       system.database,
@@ -307,10 +307,10 @@ describe('a beneficiary that is erased', () => {
     expect(expanded.body).toMatchObject({ status: 'settled', beneficiary: id });
     expect(await entriesOf(payoutId)).toEqual(entries);
     expect(await unbalancedCurrencies(database)).toEqual([]);
-    // The price can still be recomputed: test/unit/calculation.test.ts does it from these steps alone.
+    // The price can still be recalculated: test/unit/calculation.test.ts does so from these steps alone.
     expect(calculation['steps']).toHaveLength(5);
     expect((await client(`GET /v1/payouts/${payoutId}/calculation`)).body).toEqual(calculation);
-    // A backup of the ciphertext opens with no key that is still there.
+    // A backup of the ciphertext cannot be opened with any remaining key.
     expect(before?.sealed).toBeInstanceOf(Buffer);
     const keys = await database`select from beneficiary_keys where beneficiary_id = ${id}`;
     expect(keys.length).toBe(0);
@@ -325,7 +325,7 @@ describe('a beneficiary that is erased', () => {
     const request = { json: german, idempotencyKey: `erased-${newId('request')}` };
     const stored = await client('POST /v1/beneficiaries', request);
     const id = textOf(stored, 'id');
-    // One that no bank was asked to pay: no law keeps it.
+    // No bank was asked to pay this beneficiary, so no law requires it to be kept.
     const refused = await client('POST /v1/payouts', {
       json: { ...dollars, amount: 1, beneficiary: id },
     });
@@ -411,7 +411,7 @@ describe('a beneficiary that is erased', () => {
     system.database`select * from ledger_entries where payout_id = ${payoutId} order by id`;
 });
 
-/** Runs a command of the command line with its output left out. */
+/** Runs a command of the command line and discards its output. */
 async function silently(work: () => Promise<void>): Promise<void> {
   const said = vi.spyOn(console, 'log').mockReturnValue();
   try {
@@ -423,7 +423,7 @@ async function silently(work: () => Promise<void>): Promise<void> {
 
 const spaced = (iban: string) => iban.replaceAll(/(.{4})/g, '$1 ').trim();
 
-/** A customer who has stored nobody yet. */
+/** A customer without beneficiaries. */
 async function newClient(): Promise<ApiClient> {
   const { apiKey } = await createTestAccount(system.database);
   return createClient(system.apiUrl, apiKey);

@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterAll(() => system.stop());
 
-/** Asks for a payout with this preference; the answer and how long it took. */
+/** Requests a payout with this preference; returns the answer and its duration. */
 async function ask(
   prefer: string,
   reference: string,
@@ -26,7 +26,7 @@ async function ask(
   return { answer, elapsedMs, applied: answer.headers.get('preference-applied') };
 }
 
-/** Longer than a decision on a busy machine, and shorter than the waits that must not happen. */
+/** Longer than a decision on a busy machine, but shorter than the waits that must not happen. */
 const soonMs = 3_500;
 
 describe('Prefer: wait', () => {
@@ -39,7 +39,7 @@ describe('Prefer: wait', () => {
     });
     expect(historyOf(answer)).toEqual(['pending', 'processing', 'sent', 'settled']);
     expect(applied).toBe('wait=5');
-    // It does not wait on when there is nothing left to wait for.
+    // It stops waiting when there is nothing left to wait for.
     expect(elapsedMs).toBeLessThan(4_900);
   });
 

@@ -29,7 +29,7 @@ import {
   vainConditions,
 } from './compose.js';
 
-/** Who the processes connect as; `migrate` alone as the owner. */
+/** The database roles of the processes; only `migrate` connects as the owner. */
 const roles = [
   ...(['corridor_api', 'corridor_worker', 'corridor_operator', 'corridor_sign_in'] as const),
 ];
@@ -48,12 +48,12 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
 const { raw, compose } = parseCompose(composeText);
 
-/** The services of our own image. */
+/** The services that run our own image. */
 const ours = Object.entries(compose.services)
   .filter(([, { image }]) => image === 'corridor')
   .map(([name]) => name);
 
-/** The same file after somebody's mistake. */
+/** The Compose file with a mistake in it. */
 function broken(from: string, to: string) {
   if (!composeText.includes(from)) throw new Error(`docker-compose.yml has no "${from}" any more.`);
   return parseCompose(composeText.replace(from, to));
@@ -123,7 +123,7 @@ describe('docker-compose.yml', () => {
       grafana: ['grafana_admin_password'],
       'temporal-ui': [],
     });
-    // Mounted for nothing: a secret that no variable names.
+    // Every mounted secret must be named by a variable.
     for (const name of [...ours, 'grafana']) {
       const { environment, secrets } = serviceOf(name);
       const named = Object.values(environment).flatMap(
@@ -240,11 +240,11 @@ describe('docker-compose.yml', () => {
       expect(each.mem_limit, name).toMatch(/^\d+[mg]$/);
       expect(each.pids_limit, name).toBeGreaterThan(0);
       expect(each.logging?.options, name).toEqual({ 'max-size': '20m', 'max-file': '5' });
-      // By number, and not root's.
+      // A numeric user other than root.
       expect(each.user, name).toMatch(/^[1-9]\d*:[1-9]\d*$/);
       expect(each.cap_drop, name).toEqual(['ALL']);
       expect(each.security_opt, name).toEqual(['no-new-privileges:true']);
-      // The UI writes its configuration at its start.
+      // The UI writes its configuration at startup.
       expect(each.read_only, name).toBe(name !== 'temporal-ui');
     }
     const roots = parseCompose(composeText.replaceAll('user: "99:99"', 'user: "0:0"')).compose;
@@ -287,13 +287,13 @@ describe('docker-compose.yml', () => {
   });
 });
 
-/** Receivers on this machine, and requests as fast as a test can send them. */
+/** Settings for tests only: receivers on this machine, and requests at full speed. */
 const ofTestsAlone = new Set([
   ...['WEBHOOKS_ALLOW_INSECURE', 'RATE_LIMIT_PER_SECOND', 'RATE_LIMIT_BURST'],
   ...['IN_FLIGHT_LIMIT', 'ITEM_LIMIT_PER_SECOND'],
 ]);
 
-/** A service as the file has it. */
+/** A service as defined in the file. */
 function serviceIn(file: unknown, name: string): unknown {
   return z.object({ services: z.record(z.string(), z.unknown()) }).parse(file).services[name];
 }
@@ -301,11 +301,11 @@ function serviceIn(file: unknown, name: string): unknown {
 type Place = {
   readonly directory: string;
   readonly apiUrl: string;
-  /** Text of the Compose file, and what stands for it on this machine. */
+  /** Texts of the Compose file, and their replacements on this machine. */
   readonly substitutes: readonly (readonly [inContainer: string, here: string])[];
 };
 
-/** Secrets as make-secrets.sh makes them, in a directory of their own. */
+/** Creates secrets with make-secrets.sh in a separate directory. */
 async function makeSecrets(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-production-'));
   const made = await runToEnd(
@@ -317,7 +317,7 @@ async function makeSecrets(): Promise<string> {
   return directory;
 }
 
-/** Ports and paths of this machine for those of the containers. */
+/** Maps the containers' ports and paths to those of this machine. */
 async function findPlace(directory: string, postgresPort: number): Promise<Place> {
   const secrets = join(directory, 'secrets');
   for (const name of readdirSync(secrets).filter((file) => file.endsWith('_url'))) {
@@ -346,7 +346,7 @@ async function findPlace(directory: string, postgresPort: number): Promise<Place
 
 type Launch = { readonly args: readonly string[]; readonly env: Record<string, string> };
 
-/** What a container of the service would run: the same arguments and variables, in their place. */
+/** The arguments and variables that the service's container would run with, mapped to this machine. */
 async function launchOf(name: string, place: Place, changes: Record<string, string> = {}) {
   const service = serviceOf(name);
   const [program, ...args] = service.command;
@@ -381,7 +381,7 @@ function startService(name: string, { args, env }: Launch): Promise<Part> {
     cwd: root,
     ready: { line: (line) => /"(?:ready|listening)":"(http[^"]+)"/.exec(line)?.[1] },
     readyTimeoutMs: 45_000,
-    // What docker-compose.yml grants.
+    // The stop timeout in docker-compose.yml.
     stopTimeoutMs: 30_000,
     onLog: () => undefined,
   });
@@ -403,9 +403,9 @@ async function runToEnd(command: string, args: readonly string[], env: Record<st
 }
 
 /**
- * A server as the container `postgres` is at its first start: the script of the image's entry point
- * has made the roles and the databases, and the service `migrate` fills them. Who owns the tables
- * is no superuser there.
+ * A server in the state of the container `postgres` after its first start: the init script of the image
+ * has created roles and databases, and the service `migrate` has filled them. The owner of the tables is
+ * not a superuser there.
  */
 async function startFilledPostgres(secrets: string) {
   const dataDir = await mkdtemp(join(tmpdir(), 'corridor-production-postgres-'));
@@ -426,7 +426,7 @@ async function startFilledPostgres(secrets: string) {
     await run(url.href, `create role postgres superuser login password '${url.password}'`);
     const builder = url.username;
     url.username = 'postgres';
-    // The name of the embedded server's own superuser is the service's in production.
+    // The embedded server's own superuser has the name that the service's owner has in production.
     await run(url.href, `alter role ${builder} rename to builder`);
     await run(url.href, `alter role postgres password '${url.password}'`);
     await initialise(secrets, dataDir, url.href);
@@ -437,7 +437,7 @@ async function startFilledPostgres(secrets: string) {
   }
 }
 
-/** Runs the script that is mounted into the container, with a stand-in for its psql. */
+/** Runs the script that is mounted into the container, with a stand-in for psql. */
 async function initialise(secrets: string, directory: string, url: string): Promise<void> {
   const script = readFileSync(join(root, 'deploy/postgres/create-databases.sh'), 'utf8');
   const bin = join(directory, 'bin');
@@ -453,7 +453,7 @@ async function initialise(secrets: string, directory: string, url: string): Prom
   expect(made.code, made.errors).toBe(0);
 }
 
-/** Runs a statement as whoever the URL names. */
+/** Runs a statement as the user in the URL. */
 async function run(url: string, statement: string): Promise<readonly object[]> {
   const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
   try {
@@ -622,7 +622,7 @@ describe('the processes of docker-compose.yml', () => {
     for (const statement of forbidden) {
       await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
     }
-    // Who signs operators in reads nothing at all.
+    // The sign-in service's role may read nothing at all.
     if (role === 'corridor_sign_in') return;
     expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
       { edited: 0 },
@@ -661,14 +661,14 @@ describe('the processes of docker-compose.yml', () => {
     async (name, variable, value, expected, told = variable) => {
       const { launch } = await launchOf(name, place, { [variable]: value });
       const { code, errors } = await runToEnd(process.execPath, launch.args, launch.env);
-      // The command line tells what it cannot reach or read from what was refused.
+      // The command line distinguishes unreachable or unreadable resources from refusals.
       expect(code).toBe(name === 'migrate' ? 3 : 1);
       expect(errors).toContain(`${told}: expected ${expected}`);
     },
   );
 });
 
-/** Sends a payout as an account of the database, and waits until it is settled. */
+/** Sends a payout from a new account of the database, and waits until it is settled. */
 async function settlePayout(databaseUrl: string, apiUrl: string): Promise<void> {
   const database = connectDatabase({ url: databaseUrl, poolSize: 1, applicationName: 'test' });
   try {

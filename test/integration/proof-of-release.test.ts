@@ -37,7 +37,7 @@ const hourMs = 60 * minuteMs;
 const dayMs = 24 * hourMs;
 
 let time: VirtualTime;
-/** Each test has a bank of its own; one that never forgets where its memory is not the matter. */
+/** Each test has a separate bank, which never forgets keys unless the test is about that. */
 let bank: ScriptedBank;
 
 beforeAll(async () => {
@@ -58,20 +58,20 @@ function activities(manners: Manners = {}, database = time.worker) {
   return activitiesOn(database, bank.rail(manners), temporal);
 }
 
-/** A payout of 1,250.00 USD that nobody has decided: its id. */
+/** An undecided payout of 1,250.00 USD; returns its ID. */
 async function requested(): Promise<string> {
   const { account } = await createTestAccount(time.database);
   return (await requestPayout(time.database, account.id)).id;
 }
 
-/** The same as soon as it was accepted; it is not at the bank yet. */
+/** An accepted payout that has not been submitted to the bank. */
 async function accepted(): Promise<string> {
   const id = await requested();
   await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
   return id;
 }
 
-/** One attempt to give a payout to the bank; one that has to be repeated is as good as any. */
+/** Makes one attempt to submit a payout; it does not matter if the attempt has to be retried. */
 async function submit(id: string, manners: Manners = {}): Promise<void> {
   const { driver } = await rowOf(id);
   await attempt(() => activities(manners).submitPayouts({ driver, ids: [id] })).catch(
@@ -81,7 +81,7 @@ async function submit(id: string, manners: Manners = {}): Promise<void> {
   );
 }
 
-/** The payout is at the bank, which has said so, and waits there to be paid. */
+/** A payout that the bank has accepted and not paid yet. */
 async function sent(): Promise<string> {
   const id = await accepted();
   await submit(id);
@@ -98,9 +98,9 @@ async function wait(ms: number): Promise<void> {
   bank.pass();
 }
 
-/** The bank says something of a payout, and its workflow looks into the inbox. */
+/** The bank reports about a payout, and its workflow processes the inbox. */
 async function tell(id: string, ...reports: readonly RailReport[]): Promise<void> {
-  // One after the other, as callbacks come.
+  // One after another, as callbacks arrive.
   for (const report of reports) {
     await storeRailEvents(time.database, 'sandbox', [newsOf(id, report)]);
   }
@@ -116,7 +116,7 @@ async function settle(id: string): Promise<void> {
   await attempt(() => activities().applyRailEvents({ driver, ids: [id] }));
 }
 
-/** Everything the bank has done is told. */
+/** Delivers all reports about everything that the bank has done. */
 async function tellAll(): Promise<void> {
   const news = bank.takeAll();
   await storeRailEvents(time.database, 'sandbox', news);
@@ -163,7 +163,7 @@ const release = (statementDate: string | null = null): OperatorCommand => ({
 
 const dayAt = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
-/** The hold stands: nothing was given back, whatever the payout waits for. */
+/** Verifies that the hold remains: nothing was released, whatever the payout waits for. */
 async function expectHeld(id: string, status: PayoutRow['status']): Promise<void> {
   expect(await rowOf(id)).toMatchObject({ status });
   expect(Object.keys(await postingsOf(time.database, id))).toEqual(['accept']);
@@ -177,13 +177,13 @@ async function expectEnd(id: string, status: PayoutRow['status'], entries: reado
 const released = ['accept', 'release'];
 const settled = ['accept', 'settle'];
 
-/** How long the bank still has, as the step that the workflow gets says it. */
+/** The time that the bank has left, as returned to the workflow by a step. */
 async function settleInMs(id: string): Promise<number> {
   const [row] = await readPayouts(time.database, null, [id]);
   return Number(row?.settleInMs ?? 0n);
 }
 
-/** The items of a batch of 10.00 USD each, accepted and not at the bank yet. */
+/** The accepted items of a batch, 10.00 USD each, which are not at the bank yet. */
 async function acceptedItems(count: number) {
   const { account } = await createTestAccount(time.database);
   const batchId = await requestBatch(time.database, account.id, { count });
@@ -253,7 +253,7 @@ describe('closed statements are proof', () => {
     bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
   });
 
-  /** A payout that the bank has taken, and of which it never says anything more. */
+  /** A payout that the bank has accepted and never reports on. */
   async function silent(fate: 'pays' | 'dies'): Promise<{ id: string; deadline: string }> {
     const id = await accepted();
     bank.fates.set(id, fate);
@@ -303,7 +303,7 @@ describe('closed statements are proof', () => {
   });
 
   it('not where a debit of that amount names an order that is paid already', async () => {
-    // It has forgotten the key by then: the statement is all there is.
+    // By then the bank has forgotten the key, and only the statement is left as evidence.
     bank = new ScriptedBank();
     const other = await sent();
     bank.act(other, 'pays');
@@ -402,7 +402,7 @@ describe('a void is proof', () => {
   });
 
   it('not where the process slept until the bank had forgotten the key', async () => {
-    // Wherever it falls asleep, what it has read before is old when it wakes up.
+    // Wherever the process is suspended, everything that it read before is outdated afterwards.
     for (let statements = 1; statements <= 6; statements += 1) {
       await time.beginAnew();
       const id = await accepted();
@@ -432,7 +432,7 @@ describe('facts that contradict each other', () => {
     await expectHeld(id, 'sent');
     const { attentionReason, attentionDetail } = await rowOf(id);
     expect(attentionReason).toBe('amount_mismatch');
-    // Both facts are there for whoever decides.
+    // Both facts are shown to the operator who decides.
     expect(attentionDetail).toContain('settled');
     expect(attentionDetail).toContain('AC04');
   });
@@ -586,7 +586,7 @@ describe('facts that contradict each other', () => {
     const until = new Date(Date.now() + 10 * dayMs).toISOString();
     const hold = new Hold();
     const input = await asking(id, { kind: 'extendDeadline', until });
-    // It has read the payout before the contradiction, and writes after it.
+    // The command reads the payout before the contradiction and writes after it.
     const asked = attempt(() => activities({}, drowsy(time.worker, 1, hold)).executeCommand(input));
     await hold.reached;
     await tell(id, await settledReport(id, 1n));
@@ -603,7 +603,7 @@ describe('an answer that calls a key a duplicate', () => {
   it('is no rejection: the first order was on its way, and arrives', async () => {
     const id = await accepted();
     await submit(id, { submit: 'late' });
-    // The look-up has not found it yet, and before the order is repeated it arrives.
+    // The lookup does not find the order, which arrives before it is submitted again.
     await submit(id, {
       lookup: 'blind',
       submit: 'refused',
@@ -628,7 +628,7 @@ describe('an answer that calls a key a duplicate', () => {
     bank.act(id, 'pays');
     await tellAll();
     const { status, attentionReason } = await rowOf(id);
-    // It may be shown to a person for that; what it may not be is given back.
+    // The payout may be parked for this, but it must not be released.
     expect(status === 'settled' || attentionReason !== null).toBe(true);
   });
 });
@@ -642,7 +642,7 @@ describe('a process that was suspended', () => {
       const sleeper = activities({}, drowsy(time.worker, statements, hold));
       const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
       if ((await Promise.race([slept, hold.reached])) !== 'held') break;
-      // Meanwhile another process sends it, and the bank pays and forgets.
+      // Meanwhile another process submits it, and the bank pays and forgets the key.
       await submit(id);
       bank.act(id, 'pays');
       await tellAll();
@@ -698,7 +698,7 @@ describe('a process that was suspended', () => {
     const sleeper = activities({}, drowsy(time.worker, 2, hold));
     const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
-    // A cancellation is begun, and sleeps as well before it reaches the bank.
+    // A cancellation begins, but it is also suspended before it reaches the bank.
     await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
     bank.act(id, 'pays');
     await wait(25 * hourMs);
@@ -711,7 +711,7 @@ describe('a process that was suspended', () => {
   it('has no answer where it is alone, and the next attempt sends', async () => {
     const id = await accepted();
     const hold = new Hold();
-    // It has read whose payout it is, and has committed that it begins.
+    // The process has read the payout's owner and committed the start of the submission.
     const sleeper = activities({}, drowsy(time.worker, 2, hold));
     const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
@@ -726,7 +726,7 @@ describe('a process that was suspended', () => {
 });
 
 describe('a return', () => {
-  /** The share of a settled payout comes back, told by the bank. */
+  /** The bank returns a share of a settled payout and reports it. */
   async function returned(shareOf: (receiveMinor: bigint) => bigint): Promise<string> {
     const id = await sent();
     bank.act(id, 'pays');
@@ -737,7 +737,7 @@ describe('a return', () => {
     await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
     return id;
   }
-  /** The smallest amount that is not less than 90 %. */
+  /** The smallest amount that is at least 90 %. */
   const ninePerTen = (receiveMinor: bigint) => (receiveMinor * 9n + 9n) / 10n;
   const credited = ['accept', 'return', 'settle'];
 
@@ -790,12 +790,12 @@ describe('a return', () => {
 describe('one answer that cannot be read', () => {
   it('holds up one payout of a chunk, and not the others', async () => {
     const { chunk, ids } = await acceptedItems(12);
-    // All but the last three were sent before, and lost.
+    // All but the last three were submitted before, and the submissions were lost.
     const first = { driver: chunkDriver(chunk), ids: ids.slice(0, -3) };
     await attempt(() => activities({ submit: 'dropped' }).submitPayouts(first)).catch(() => null);
     const [unreadable = ''] = ids.slice(4);
     bank.unreadable.add(unreadable);
-    // It may say that it failed: what counts is what it has left behind.
+    // The attempt may fail; only the resulting rows matter.
     await attempt(() => activities().submitChunk(chunk)).catch(() => undefined);
     const rows = await Promise.all(ids.map(rowOf));
     expect(rows.filter(({ status }) => status !== 'sent').map(({ id }) => id)).toEqual([
@@ -826,7 +826,7 @@ describe('what is taken from a person', () => {
     const id = await requested();
     await park(id, 'unexpected_failure');
     expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
-    // Should its worker be killed now, the sweep finds it.
+    // If its worker dies now, the sweep finds the payout.
     expect(await isDue(id)).toBe(true);
   });
 
@@ -854,7 +854,7 @@ describe('what is taken from a person', () => {
     await handOverItems(time.database, chunk, 'all');
     expect(await rowOf(id)).toMatchObject({ driver: id, attentionReason: 'contradiction' });
     expect(await rowOf(other)).toMatchObject({ driver: chunkDriver(chunk) });
-    // The first step of its own workflow.
+    // The first step of the payout's own workflow.
     await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
     expect(await rowOf(id)).toMatchObject({ status: 'pending' });
     const retry = await ask(asking(id, { kind: 'retryNow' }));
@@ -870,7 +870,7 @@ describe('what is taken from a person', () => {
     await park(id, 'settle_by_passed');
     const until = new Date(Date.now() + 9 * dayMs).toISOString();
     for (const command of [{ kind: 'retryNow' }, { kind: 'extendDeadline', until }] as const) {
-      // Its own for each: one that was reached before would let the second command race the fact.
+      // A new hold for each command: one already reached would let the second command race the fact.
       const hold = new Hold();
       const slow = activities({ hold: () => hold.wait() });
       const input = await asking(id, command);
@@ -879,7 +879,7 @@ describe('what is taken from a person', () => {
       await tell(id, await settledReport(id, 1n));
       hold.open();
       await asked.catch(() => undefined);
-      // A command that needs no look-up was there before; then the fact parks it anew.
+      // A command without a lookup came first, and then the fact parks the payout again.
       expect(await rowOf(id), `${command.kind}, ${isHeld}`).toMatchObject({
         status: 'sent',
         attentionReason: expect.any(String),
@@ -896,7 +896,7 @@ describe('a void that was begun', () => {
     await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
     await submit(id);
     await expectEnd(id, 'canceled', released);
-    // The repeat of the command says what the payout is.
+    // A repeated command returns the payout's status.
     expect(await ask(input)).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'canceled', released);
     expect(await eventsOf(id)).toEqual(['payout.canceled']);
@@ -934,7 +934,7 @@ describe('a void that was begun', () => {
     await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
     await submit(id);
     const calls = bank.asked.slice(before).map(({ call }) => call);
-    // The customer's wish is carried out, or the payout; never the one after the other.
+    // Either the cancellation or the payout is carried out; never both.
     const row = await rowOf(id);
     expect(['canceled', 'sent']).toContain(row.status);
     if (row.status === 'canceled') expect(calls).not.toContain('submit');
@@ -1029,7 +1029,7 @@ describe('a payout that may have been sent in a time that the database has lost'
     }),
   );
 
-  /** The database is as it was before the rail was called, and says that it lost the time since. */
+  /** Resets the rows to the state before the submission, and records that the time since was lost. */
   async function restore(...ids: readonly string[]): Promise<void> {
     await withoutTriggers(time.database, async (sql) => {
       await sql`
@@ -1041,7 +1041,7 @@ describe('a payout that may have been sent in a time that the database has lost'
     bank.asked.length = 0;
   }
 
-  /** The bank has paid it, and what it said of that is lost. */
+  /** A payout that the bank has paid, but whose report is lost. */
   async function paidAndLost(): Promise<string> {
     const id = await sent();
     bank.act(id, 'pays');
@@ -1144,7 +1144,7 @@ describe('a payout that may have been sent in a time that the database has lost'
 });
 
 describe('a fact that is being stored', () => {
-  /** What goes on while the bank's news of a payout are stored and not yet committed. */
+  /** Runs `work` while a report of the bank about a payout is stored but not committed. */
   async function whileStoring(id: string, report: RailReport, work: () => Promise<unknown>) {
     const stored = Promise.withResolvers<void>();
     const commit = Promise.withResolvers<void>();
@@ -1219,7 +1219,7 @@ describe('a fact that is being stored', () => {
     await whileStoring(id, report, async () => {
       await by.take(id);
       await settle(id);
-      // As the sweep does once it has woken it.
+      // As the sweep does after it has woken a payout.
       await postpone(id);
     });
     expect(await rowOf(id)).toMatchObject({ status: 'returned', driver: id });

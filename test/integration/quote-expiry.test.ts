@@ -32,7 +32,7 @@ const asked = {
 let test: TestDatabase;
 let caller: TestAccount;
 let beneficiary: string;
-// Accepting calls no rail; it only has to know which one it will be.
+// Accepting a payout only needs the name of the rail, and does not call it.
 const rail = createSandboxRail({ url: 'http://127.0.0.1:9', apiToken: 'a' });
 
 beforeAll(async () => {
@@ -56,7 +56,7 @@ afterAll(async () => {
   await test.drop();
 });
 
-/** A quote at 0.9 that was made so many milliseconds ago. */
+/** A quote at 0.9 that was made this many milliseconds ago. */
 async function quoteMade(agoMs: number): Promise<string> {
   const priced = price({ ...asked, mid: parseRate('0.9') });
   if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
@@ -78,7 +78,7 @@ async function quoteMade(agoMs: number): Promise<string> {
   return id;
 }
 
-/** A pending payout with this quote, requested so long after the quote was made. */
+/** A pending payout with this quote, requested this long after the quote was made. */
 async function requestAfter(quote: string, afterMs: number): Promise<string> {
   const id = newId('payout');
   await test.database`
@@ -141,7 +141,7 @@ describe('a quote holds for 30 seconds: a payout requested', () => {
     await decided(payout);
     const [row] = await test.database<{ rate: string; mid: string }[]>`
       select rate::text, mid::text from payouts where id = ${payout}`;
-    // 50 basis points below the mid of the quote.
+    // 50 basis points below the quote's mid rate.
     expect(row).toEqual({ rate: '0.8955', mid: '0.9' });
   });
 
@@ -161,7 +161,7 @@ describe('a quoted payout that is decided late', () => {
   });
 
   it('is accepted just before', async () => {
-    // Ten seconds are more than this machine will ever pause between two statements.
+    // Ten seconds are longer than this machine ever pauses between two statements.
     const payout = await requestAfter(await quoteMade(heldRateMaximumAgeMs - 10_000), 0);
     expect(await decided(payout)).toEqual(accepted(payout));
   });

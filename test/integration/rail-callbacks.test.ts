@@ -6,7 +6,7 @@ import { openWire } from '../fixtures/wire.js';
 import { type ApiProcess, startApiProcess } from '../servers/apiProcess.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
 
-/** As startApiProcess sets it. */
+/** The secret that startApiProcess sets. */
 const secret = 'a-callback-secret-of-the-tests';
 let data: TestDatabase;
 let api: ApiProcess;

@@ -11,11 +11,11 @@ import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
-// A rail that does not answer one account's payouts answers those of others.
+// A rail that does not answer for one account's payouts must still serve those of others.
 
 let test: TestDatabase;
 let bank: ScriptedBank;
-/** What every call to the rail waits for. */
+/** Every call to the rail waits for this hold. */
 let silence: Hold;
 let worker: ReturnType<typeof activitiesOn>;
 
@@ -34,7 +34,7 @@ async function openAccount(): Promise<string> {
   return (await createTestAccount(test.database, { funds })).account.id;
 }
 
-/** So many payouts of an account, accepted and not at the rail yet: their ids. */
+/** Accepted payouts of an account that are not at the rail yet; returns their IDs. */
 async function accepted(accountId: string, count: number): Promise<readonly string[]> {
   const rows: PayoutRow[] = [];
   for (let made = 0; made < count; made += 1) {
@@ -49,7 +49,7 @@ async function accepted(accountId: string, count: number): Promise<readonly stri
 const submit = (id: string) => attempt(() => worker.submitPayouts({ driver: id, ids: [id] }));
 const poll = (id: string) => attempt(() => worker.pollRail({ payoutId: id }));
 
-/** Begins an attempt for each, and waits until each is at the rail or has been refused. */
+/** Begins an attempt for each payout, and waits until each is at the rail or refused. */
 async function begin(ids: readonly string[], call: (id: string) => Promise<unknown>) {
   const before = bank.asked.length;
   const refused = new Map<string, unknown>();
@@ -68,11 +68,11 @@ it('keeps 16 submissions of an account at the rail, and the rest as they are', a
   for (const [id, error] of flood.refused) {
     expect(error).toBeInstanceOf(ApplicationFailure);
     expect(error).toMatchObject({ type: 'NotYet', category: 'BENIGN' });
-    // About a second at first, and not the same for all.
+    // About a second at first, with jitter.
     const delayMs = error instanceof ApplicationFailure ? Number(error.nextRetryDelay) : Number.NaN;
     expect(delayMs).toBeGreaterThanOrEqual(500);
     expect(delayMs).toBeLessThanOrEqual(1_500);
-    // Its repeat is on its way: the sweep has nothing to do with it before.
+    // The retry is scheduled, so the sweep must not act on the payout before.
     const [row] = await test.database`
       select status, submit_started_at, attention_at, wake_at > now() + interval '15 s' as is_quiet
         from payouts where id = ${id}`;

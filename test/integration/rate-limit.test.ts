@@ -73,7 +73,7 @@ describe('an account', () => {
     });
     nowMs += 500;
     expect((await client('GET /v1/account')).status).toBe(200);
-    // Who asks again as soon as it is answered is answered a moment later.
+    // A client that retries immediately gets a delayed answer.
     const startMs = performance.now();
     expect((await client('GET /v1/account')).status).toBe(429);
     expect(performance.now() - startMs).toBeGreaterThan(190);
@@ -134,7 +134,7 @@ describe('an account', () => {
       const keys = await system.database`
       select from idempotency_keys where account_id = ${accountId}`;
       expect(keys.count).toBe(0);
-      // What else it does goes on.
+      // The account's other requests are still served.
       expect((await client('GET /v1/account')).status).toBe(200);
       nowMs += 30_000;
       expect((await send()).status).toBe(mode.validate_only ? 200 : 202);
@@ -149,10 +149,10 @@ describe('an account', () => {
     wire.write(
       `POST /v1/batches HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{`,
     );
-    // Not a byte more was sent, and it is answered.
+    // The answer came without another byte being sent.
     expect((await wire.answer()).status).toBe(429);
     wire.destroy();
-    // What is refused unread is received all the same, so the next one has to wait.
+    // The unread body is received all the same, so the next request has to wait.
     expect(performance.now() - startMs).toBeGreaterThan(3_900);
   });
 
@@ -168,9 +168,9 @@ describe('an account', () => {
     expect(answers.map(itemsLeft)).toEqual(['11000', '1000']);
     const refused = await send();
     expect(refused.status).toBe(429);
-    // 30,000 were read; as many as another one has are left after this time.
+    // 30,000 bytes were read; after this time there is quota for as many again.
     expect(refused.headers.get('retry-after')).toBe('19');
-    // From now on a body whose length nobody knows is not read at all.
+    // From now on a body of unknown length is not read at all.
     expect((await send()).headers.get('retry-after')).toBe('10');
     nowMs += 19_000;
     expect((await send()).status).toBe(400);
@@ -224,7 +224,7 @@ describe('an account', () => {
     }
     const page = await client('GET /v1/payouts');
     expect(page.status).toBe(200);
-    // Three payouts of 8 KB, 800 bytes each item, and one for the list.
+    // Three payouts of 8 KB at 800 bytes per item, and one item for the list.
     expect(Number(itemsLeft(page))).toBeLessThan(20_975);
     expect(Number(itemsLeft(page))).toBeGreaterThan(20_900);
     limiter.takeItems(accountId, 25_000, 'afterwards');
@@ -301,7 +301,7 @@ describe('the connections of an account', () => {
     return (await wire.answer()).status;
   };
 
-  /** The API behind the server that it has in production. */
+  /** The API behind the same HTTP server as in production. */
   const listen = async (strangerIdleMs: number) => {
     const handle = system.app.callback();
     const { server } = createHttpServer(
@@ -324,7 +324,7 @@ describe('the connections of an account', () => {
     for (const wire of wires) expect(await ask(wire)).toBe(200);
     const [first, second, ...others] = wires;
     if (first === undefined || second === undefined) throw new Error('No wires.');
-    // It is not idle for the longest time any more.
+    // Uses the first connection, so that it is no longer the one idle longest.
     expect(await ask(first)).toBe(200);
     const last = await open();
     expect(await ask(last)).toBe(200);
@@ -373,7 +373,7 @@ describe('nobody is limited who', () => {
   it('shares an address with a customer, who is served while invented keys wait', async () => {
     const stranger = () => createClient(system.apiUrl, createApiKey('test'))('GET /v1/account');
     expect((await client('GET /v1/account')).status).toBe(200);
-    // Each is another key, so that to remember wrong ones would not help.
+    // A different key each time, so that remembering wrong keys would not help.
     const answers: ApiAnswer[] = [];
     const isRefused = ({ status }: ApiAnswer) => status === 429;
     while (answers.length < 2_000 && !answers.some(isRefused)) {

@@ -28,7 +28,7 @@ const pem = String(publicKey.export({ type: 'spki', format: 'pem' }));
 let system: TestSystem;
 let server: Server;
 let url: string;
-/** What the operator publishes. */
+/** The table and signature that the operator publishes. */
 let published: { readonly table: string; readonly signature: string };
 
 beforeAll(async () => {
@@ -46,14 +46,14 @@ afterAll(async () => {
   await system.stop();
 });
 
-/** Each test begins with one table that was read: 1.16 dollars and 150 shillings for a euro. */
+/** Each test begins with one table already read: 1.16 dollars and 150 shillings per euro. */
 beforeEach(async () => {
   await forgetRates();
   await pinProvider(system.database, tableProvider, by);
   expect(await read({ USD: '1.16', GBP: '0.88' }, 10 * minuteMs)).toEqual([]);
 });
 
-/** Triggers keep all others from that. */
+/** Deletes all rates with the triggers disabled that otherwise prevent it. */
 const forgetRates = () =>
   transaction(system.database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -68,7 +68,7 @@ function publish(figures: Figures, ageMs = 0): void {
   published = { table, signature: sign(null, Buffer.from(table), privateKey).toString('base64') };
 }
 
-/** A worker reads what is published; answers what it logs. */
+/** Lets a worker read the published table; returns its log lines. */
 async function refresh(): Promise<readonly unknown[]> {
   const lines: unknown[] = [];
   const write = (line: string) => lines.push(JSON.parse(line));
@@ -83,7 +83,7 @@ function read(figures: Figures, ageMs = 0): Promise<readonly unknown[]> {
   return refresh();
 }
 
-/** The mid rate of a quote from dollars to pounds, or why there is none. */
+/** The mid rate of a quote from dollars to pounds, or the reason why there is none. */
 async function quoted(client = system.client): Promise<unknown> {
   const { body } = await client('POST /v1/quotes', {
     json: { source_currency: 'USD', destination_currency: 'GBP', amount: 10_000 },
@@ -159,7 +159,7 @@ describe('a table that the operator signs', () => {
   });
 
   it('older than the one before changes nothing', async () => {
-    // Not even for a currency that the last one does not have any more.
+    // Not even for a currency that is missing in the last table.
     expect(await read({ USD: '1.17', GBP: '0.88', KES: '150' }, 20 * minuteMs)).toEqual([]);
     expect(await quoted()).toBe(mid);
     const found = await system.database`select from rates where currency = 'KES'`;

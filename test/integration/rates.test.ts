@@ -35,7 +35,7 @@ import { createTestAccount, createTestDatabase, type TestDatabase } from '../ser
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 const by = signedBy('ada');
-/** The same as it is stored. */
+/** The same signature as it is stored. */
 const byAda = { operator: 'ada', reason: by.reason };
 
 let test: TestDatabase;
@@ -45,7 +45,7 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-/** Each test begins with no rates, provider or accounts. Triggers keep all others from that. */
+/** Each test begins without rates, provider or accounts. Triggers otherwise prevent that. */
 beforeEach(() =>
   transaction(test.database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -59,13 +59,13 @@ const ago = (ms: number) => new Date(Date.now() - ms);
 
 type Figures = Readonly<Record<string, string>>;
 
-/** What the provider says now, unless it is a table of another time. */
+/** Stores the provider's figures, by default with the current time. */
 function store(figures: Figures, asOf = new Date()) {
   const perEuro = new Map(Object.entries({ EUR: '1', ...figures }));
   return storeRates(test.database, ecbProvider, { asOf, perEuro });
 }
 
-/** The rates that prices are made of, and whose they are. */
+/** The rates that prices are calculated from. */
 async function usable(maximumAgeMs = dayMs): Promise<Figures> {
   const rates = await currentRates(test.database, maximumAgeMs);
   return Object.fromEntries(rates.map((rate) => [rate.currency, rate.perEuro]));
@@ -115,7 +115,7 @@ describe('rates have one provider', () => {
     expect(await test.database`select provider, operator, reason from rate_provider`).toEqual([
       { provider: 'ecb', ...byAda },
     ]);
-    // Back again, before it has said anything new.
+    // Switches back before the provider has published anything new.
     await pinProvider(test.database, referenceSource, by);
     expect(await providersInUse()).toEqual([referenceSource.provider]);
     expect(await usable()).toEqual(Object.fromEntries(table.perEuro));
@@ -172,7 +172,7 @@ describe('a rate that jumps', () => {
   ])('%s: is it used at once? %s, %s', async (_, next, isUsed) => {
     await store({ JPY: '100', USD: '1.16' }, ago(minuteMs));
     await store({ JPY: next, USD: '1.17' });
-    // The others go on: none waits for the one.
+    // The other currencies are updated: none of them waits for this one.
     expect(await usable()).toEqual({ EUR: '1', USD: '1.17', JPY: isUsed ? next : '100' });
     const waiting = await listWaitingRates(test.database);
     expect(
@@ -208,7 +208,7 @@ describe('a rate that jumps', () => {
     const kept = await test.database`
       select rate_id::text, outcome, operator, reason from rate_decisions`;
     expect(kept).toEqual([{ rateId: id, outcome: 'accepted', ...byAda }]);
-    // Once, and not after a newer one.
+    // A decision is made once, and not after a newer rate.
     expect(await decideRate(test.database, id, 'accepted', by)).toBe(false);
   });
 
@@ -219,7 +219,7 @@ describe('a rate that jumps', () => {
     expect(await decideRate(test.database, await waitingId('USD'), 'rejected', by)).toBe(true);
     expect(await store({ USD: '1.40' }, published)).toEqual([]);
     expect(await usable()).toMatchObject({ USD: '1.16' });
-    // What is published next is another question.
+    // The next publication needs a new decision.
     expect(await store({ USD: '1.40' })).toMatchObject([{ currency: 'USD', perEuro: '1.40' }]);
   });
 
@@ -247,7 +247,7 @@ describe('every rate', () => {
     await store({ USD: '1.16' }, published);
     await store({ USD: '1.160' }, published);
     await store({ USD: '1.17' });
-    // What comes late is no news.
+    // A late table is ignored.
     await store({ USD: '1.15' }, ago(2 * dayMs));
     const kept = await test.database`
       select per_euro::text, provider, as_of, arrived_at > now() - interval '1 minute' as is_new
@@ -304,7 +304,7 @@ describe('past mid rates', () => {
     await store({ GBP: '0.81' }, ago(4 * minuteMs));
     await store({ USD: '1.11' }, ago(3 * minuteMs));
     await store({ GBP: '0.82', JPY: '180', USD: '1.12' }, ago(2 * minuteMs));
-    // Corrected: of the same time, and later here.
+    // A correction: the same time, stored later.
     await store({ GBP: '0.83', USD: '1.12' }, ago(minuteMs));
     const newest = ['1.12 0.83', '1.12 0.82', '1.11 0.81', '1.10 0.81', '1.10 0.80'];
     expect(await figures()).toEqual(newest);
@@ -332,7 +332,7 @@ describe('past mid rates', () => {
   it('come in pages of any size, both ways and within bounds', async () => {
     for (const minutes of [9, 8, 7, 6, 5, 4, 3]) {
       const [usd, gbp] = [{ USD: `1.1${9 - minutes}` }, { GBP: `0.8${9 - minutes}` }];
-      // A table has its currencies in any order.
+      // A table may list its currencies in any order.
       const both = minutes % 2 === 0 ? { ...usd, ...gbp } : { ...gbp, ...usd };
       await store(minutes % 3 === 0 ? usd : both, ago(minutes * minuteMs));
     }
@@ -406,7 +406,7 @@ describe('past mid rates', () => {
         const [plan] = await reader.plansOf(() =>
           listPastRates(reader.database, each, 'USD', 'GBP'),
         );
-        // What people have decided is read as a whole, and is little.
+        // Decisions of people are few, and are read as a whole.
         expect(plan?.wholeTables, plan?.text).not.toContain('rates');
         expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(15 * page.limit);
       }
@@ -427,7 +427,7 @@ describe('what a payout names', () => {
     accountId = (await createTestAccount(test.database)).account.id;
   });
 
-  /** The mid rate, from nothing but the ids that a quote or payout names. */
+  /** The mid rate, recalculated from only the rate IDs that a quote or payout names. */
   async function recomputed(named: {
     readonly sourceRateId: bigint | null;
     readonly destinationRateId: bigint | null;
@@ -477,7 +477,7 @@ describe('what a payout names', () => {
 
   it('at the live rate are the current ones, and it keeps them', async () => {
     const id = await requestLive('USD', 'EUR');
-    // Only one half is new: the mid rate is as old as the other.
+    // Only one of the two rates is new: the mid rate is as old as the other one.
     const published = ago(10 * minuteMs);
     await storeRates(test.database, ecbProvider, {
       asOf: new Date(),
@@ -600,7 +600,7 @@ describe('a worker that starts', () => {
 });
 
 describe('corridor rates', () => {
-  /** What a command prints. */
+  /** Returns the output of a command. */
   async function printed(command: () => Promise<unknown>): Promise<string> {
     const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
     try {
@@ -653,7 +653,7 @@ describe('corridor rates', () => {
     expect(await corridor('accept', id, ...why)).toEqual([0, `accepted: rate ${id}\n`]);
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
     await createTestAccount(test.database, { mode: 'live', funds: {} });
-    // One line: what cannot be is no fault of the code.
+    // One line without a stack trace, because an impossible request is not a bug.
     expect(await corridor('use', 'reference', ...why)).toEqual([
       1,
       expect.stringMatching(/^the figures of \S+ are for tests, .*\n$/),

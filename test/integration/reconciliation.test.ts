@@ -57,7 +57,7 @@ function run(workflow: 'statement' | 'sweep' | 'balances'): Promise<unknown> {
   });
 }
 
-/** What the activities work on, but for the metrics that a test looks at. */
+/** The activities' dependencies, except the metrics that a test checks. */
 function maintenanceDeps() {
   return {
     database: system.worker,
@@ -70,7 +70,7 @@ function maintenanceDeps() {
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** The day of yesterday is closed when the day before it is looked at, and so is that one. */
+/** Two days ago: that day and the next are closed when the statements are read. */
 const pastDays = 2;
 
 const line = z.looseObject({
@@ -81,7 +81,7 @@ const line = z.looseObject({
 });
 type Line = z.infer<typeof line>;
 
-/** What the bank did today, as if it had been done two days ago. */
+/** The bank's journal of today, moved two days into the past. */
 async function journalOfThePast(): Promise<readonly Line[]> {
   const text = await readFile(system.bank.journalFile, 'utf8');
   const lines = text.split('\n').filter((written) => written !== '');
@@ -91,10 +91,10 @@ async function journalOfThePast(): Promise<readonly Line[]> {
   });
 }
 
-/** What the ledger booked today, as if it had been booked two days ago. */
+/** Moves today's ledger entries two days into the past. */
 async function moveLedgerIntoThePast(): Promise<void> {
   await system.database.begin(async (sql) => {
-    // The triggers that keep the ledger as it is are off for this transaction alone.
+    // Disables the triggers that protect the ledger, for this transaction only.
     await sql`set local session_replication_role = replica`;
     const past = sql`make_interval(days => ${pastDays})`;
     await sql`update payouts set requested_at = requested_at - ${past}`;
@@ -102,7 +102,7 @@ async function moveLedgerIntoThePast(): Promise<void> {
   });
 }
 
-/** The command as an operator runs it: what it says, and its exit code. */
+/** Runs the command as an operator does; returns its output and exit code. */
 async function reconcile(): Promise<{ readonly output: string; readonly code: number }> {
   const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   const env = environmentOf(system.urls.operator);
@@ -130,7 +130,7 @@ describe("the bank's statement against the ledger", () => {
     await untilStatus(payer.client, returned, 'returned');
     await untilStatus(payer.client, failed, 'failed');
     await untilStatus(payer.client, parked, 'sent');
-    // What the bank notes last of all: that each of its three events was heard.
+    // The acknowledgements of its three events are the bank's last journal entries.
     await eventually('the bank has told everything', 10_000, async () => {
       const journal = await system.bank.journal();
       return journal.filter(({ type }) => type === 'acknowledged').length === 3 || undefined;
@@ -147,7 +147,7 @@ describe("the bank's statement against the ledger", () => {
     bank = undefined;
   });
 
-  /** Reads the statements of a bank with this journal; the breaks, counted three times over. */
+  /** Reads the statements of a bank with this journal; the number of breaks is checked in three ways. */
   async function readFrom(journal: readonly Line[]) {
     const text = journal.map((each) => `${JSON.stringify(each)}\n`).join('');
     bank = await startTestBank(`${system.apiUrl}/rails/sandbox/callbacks`, text);
@@ -157,7 +157,7 @@ describe("the bank's statement against the ledger", () => {
       rails: createRails([rail]),
     });
     const counted = await attempt(activities.readStatements);
-    // Reading again finds nothing that was not there.
+    // Reading again finds no further breaks.
     expect(await attempt(activities.readStatements)).toBe(counted);
     await rail.close();
     const breaks = await listBreaks(system.database, 100);
@@ -167,7 +167,7 @@ describe("the bank's statement against the ledger", () => {
     return breaks;
   }
 
-  /** The one break, what the command says of it, and that it exits 1. */
+  /** Verifies the only break, the command's text about it, and the exit code 1. */
   async function expectOnly(breaks: readonly object[], expected: object, words: string) {
     expect(breaks).toMatchObject([{ rail: 'sandbox', ...expected }]);
     const { output, code } = await reconcile();
@@ -186,7 +186,7 @@ describe("the bank's statement against the ledger", () => {
       { railKey: returned, direction: 'debit' },
       { railKey: returned, direction: 'credit' },
     ]);
-    // Today is read as well, but it is not closed.
+    // Today is read too, but it is not closed.
     const [closed] = await database<{ days: number }[]>`
       select (current_date - max(statement_date))::int as days from statements`;
     expect(closed).toEqual({ days: 1 });
@@ -268,7 +268,7 @@ describe("the bank's statement against the ledger", () => {
     );
   });
 
-  /** A line of the settled payout's payment, two days ago. */
+  /** A statement line of the settled payout's payment, two days ago. */
   async function payment(): Promise<StatementLine> {
     const { receiveMinor } = await rowOf(system, settled);
     return {
@@ -281,7 +281,7 @@ describe("the bank's statement against the ledger", () => {
     };
   }
 
-  /** Reads what a bank says of its days; returns the breaks of the settled payout. */
+  /** Reads a bank's statements by day; returns the breaks of the settled payout. */
   async function readDays(day: (date: string) => Partial<Statement>) {
     const rail = new QuietRail();
     const statement = async (date: string) => ({ closed: true, lines: [], ...day(date) });
@@ -503,7 +503,7 @@ describe('balances against their postings', () => {
         { entry: fundEntry('EUR', 1n), mode: 'test', accountId: account.id, payoutId: null },
       ]);
     await transaction(system.worker, async (sql) => {
-      // The balance is locked until this transaction ends.
+      // The balance stays locked until this transaction ends.
       await fund(sql);
       expect(await listBalanceBreaks(system.worker, 60_000)).toEqual([]);
     });
@@ -515,7 +515,7 @@ describe('balances against their postings', () => {
 });
 
 describe('a row that names one that does not exist', () => {
-  /** A row of each kind whose reference no foreign key holds. */
+  /** A row of each kind with a reference that no foreign key enforces. */
   const planted = [
     {
       reference: 'ledger_entries.payout_id',
@@ -590,7 +590,7 @@ describe('the sweep', () => {
   const isOpen = async (id: string) =>
     (await system.temporal.workflow.getHandle(id).describe()).status.name === 'RUNNING';
 
-  /** As if nobody had touched the payouts for long. */
+  /** As if the payouts had not been touched for long. */
   const makeDue = (...ids: readonly string[]) => system.database`
     update payouts set wake_at = now() - interval '1 second' where id = any (${[...ids]})`;
 
@@ -609,7 +609,7 @@ describe('the sweep', () => {
   it('records of which time the database may have lost something, once', async () => {
     const count = async (from: 'known_interruptions' | 'interruptions') =>
       (await system.worker`select from ${system.worker(from)}`).count;
-    /** Of a payout that was requested just before. */
+    /** Whether a payout requested just before counts as lost. */
     const isLost = async () => {
       const sql = system.worker;
       const [row] = await sql<{ isLost: boolean | null }[]>`
@@ -621,7 +621,7 @@ describe('the sweep', () => {
     };
     await run('sweep');
     expect(await count('known_interruptions')).toBe(0);
-    // A dump may be restored to its own cluster, as another database.
+    // A dump may be restored to the same cluster, as another database.
     const own = await system.database`
       select from heartbeats, pg_database
        where datname = current_database() and history like '%/%/' || oid`;
@@ -630,14 +630,14 @@ describe('the sweep', () => {
     for (const change of [
       // A failover to a server whose clock is behind.
       { history: 'another/00000001', beaten_at: new Date(Date.now() + 60 * 60_000) },
-      // What a restore to a moment or a failover leaves, and a copy of the disks or a long stop.
+      // The traces of a point-in-time restore or a failover, and of a copied disk or a long stop.
       { history: 'another/00000001' },
       { beaten_at: new Date(Date.now() - 11 * 60_000) },
     ]) {
       await system.database`update heartbeats set ${system.database(change)}`;
       expect(await count('interruptions')).toBe(recorded);
       recorded += 1;
-      // From the beginning, and not only from the next sweep on.
+      // Known immediately, not only from the next sweep on.
       expect(await count('known_interruptions')).toBe(recorded);
       expect(await isLost()).toBe(true);
       await run('sweep');
@@ -658,7 +658,7 @@ describe('the sweep', () => {
     await makeDue(id);
     await run('sweep');
     expect(await isOpen(id)).toBe(true);
-    // It goes on from the row: the bank's key is old enough to be given to a person.
+    // It continues from the row: the bank's key is so old that the payout is parked.
     await system.database`
       update payouts set submit_started_at = submit_started_at - interval '25 hours'
        where id = ${id}`;
@@ -700,7 +700,7 @@ describe('the sweep', () => {
     await system.database.begin(async (sql) => {
       const first = await claimOverduePayouts(sql);
       expect(first.map(({ id }) => id).sort()).toEqual([...ids].sort());
-      // The other one neither waits for the rows that the first has taken nor takes them.
+      // The other query neither waits for the rows that the first has locked nor returns them.
       expect(await claimOverduePayouts(system.database)).toEqual([]);
     });
     expect(await claimOverduePayouts(system.database)).toEqual([]);

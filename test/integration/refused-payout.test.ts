@@ -7,7 +7,7 @@ import { createTestAccount, unbalancedCurrencies } from '../servers/database.js'
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
-/** Another account, with its own quote and beneficiary. */
+/** Another account, with a separate quote and beneficiary. */
 let stranger: ApiClient;
 /** The beneficiaries of the system's account. */
 let german: string;
@@ -47,7 +47,7 @@ async function addQuote(client: ApiClient, amount = '10000'): Promise<string> {
 
 const live = (amount: string) => ({ source_currency: 'USD', amount });
 
-/** A payout that will be refused, and what puts the world right again afterwards. */
+/** A payout that will be refused, and how to undo the cause afterwards. */
 type Plan = {
   readonly form: Readonly<Record<string, string>>;
   readonly remedy?: () => Promise<unknown>;
