@@ -74,7 +74,7 @@ it('a refusal says what is available only to a key that may read it', async () =
     body: { code: 'insufficient_funds', expected: 'at most the available balance' },
   });
   expect(JSON.stringify(hidden.body)).not.toMatch(/at most \d/);
-  // A replay by a key that may read says it; the payout keeps it.
+  // A replay with a key that may read shows the balance, as the payout stores the full refusal.
   const shown = await send(system.client);
   expect(shown.status).toBe(422);
   expect(textOf(shown, 'expected')).toMatch(/^at most \d+\.\d\d USD, the available balance$/);
@@ -94,7 +94,7 @@ it('a refused retry says what became of the payout only to a key that may read i
   };
   const shown = await system.client('POST /v1/payouts', retry);
   expect(textOf(shown, 'detail')).toMatch(/ is (processing|sent)/);
-  // A replay of what the other key was answered.
+  // A replay of the answer that the other key got.
   const hidden = await createClient(system.apiUrl, sender)('POST /v1/payouts', retry);
   expect(hidden).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
   expect(textOf(hidden, 'detail')).not.toMatch(/ is (processing|sent)/);
@@ -123,7 +123,7 @@ const cases: readonly Case[] = [
         form: { quote, beneficiary: german },
       });
       expect(first.status).toBe(201);
-      // The first payout is over before balances are compared.
+      // The first payout must be final before balances are compared.
       await system.temporal.workflow.getHandle(textOf(first, 'id')).result();
       return { form: { quote, beneficiary: german } };
     },
@@ -221,7 +221,7 @@ const cases: readonly Case[] = [
       const remedy = async () => {
         await database`update current_rates set as_of = now()`;
       };
-      // Also when the test fails: the others need rates.
+      // Also when the test fails, because the other tests need rates.
       onTestFinished(remedy);
       await database`update current_rates set as_of = now() - interval '2 days'`;
       return { form: { ...live('10000'), beneficiary: german }, remedy };
@@ -246,7 +246,7 @@ async function balances(): Promise<unknown> {
   return balanceList.parse((await system.client('GET /v1/balances')).body).data;
 }
 
-/** What the database holds of a payout. */
+/** The rows that belong to a payout. */
 async function tracesOf(payout: string) {
   const [row] = await system.database`
     select (select count(*)::int from ledger_entries where payout_id = ${payout}) as entries,
@@ -275,10 +275,10 @@ describe('a payout is refused without a trace of money for', () => {
     });
     expect(refused.headers.get('content-type')).toMatch(/^application\/problem\+json/);
     expect(refused.headers.has('idempotent-replayed')).toBe(false);
-    // The refusal is kept with the payout: to wait and repeat it does not help.
+    // The refusal is stored with the payout, so waiting and repeating does not help.
     expect(refused.headers.has('retry-after')).toBe(false);
 
-    // Once its workflow is over, nothing can happen to the payout any more.
+    // Once its workflow has ended, nothing can happen to the payout any more.
     await expect(temporal.workflow.getHandle(told.payout).result()).resolves.toBe('failed');
     expect(await balances()).toEqual(before);
     const traces = await tracesOf(told.payout);
@@ -300,7 +300,7 @@ describe('a payout is refused without a trace of money for', () => {
       { type: 'payout.failed', data: { status: 'failed', status_reason: wanted.code } },
     ]);
 
-    // The key keeps its refusal, also when the same request would now be accepted.
+    // The key keeps its refusal, even if the same request would now be accepted.
     await remedy?.();
     const again = await client('POST /v1/payouts', { form, idempotencyKey });
     expect(again.headers.get('idempotent-replayed')).toBe('true');

@@ -37,7 +37,7 @@ it.each(['before', 'after'] as const)(
   async (when) => {
     const activities = payoutActivities(test.worker, new QuietRail());
     const { account } = await createTestAccount(test.database);
-    // As after a restore: paid in the time that the database has lost, and pending again.
+    // As after a restore: paid in the period that the database has lost, and pending again.
     const { id } = await requestPayout(test.database, account.id);
     const driven = { driver: id, ids: [id] };
     const report = { kind: 'settled', amountMinor: 106_654n, currency: 'EUR' } as const;
@@ -48,7 +48,7 @@ it.each(['before', 'after'] as const)(
       status: 'failed',
       statusReason: 'quote_expired',
     });
-    // The bank sends it (again).
+    // The bank reports it (again).
     await storeRailEvents(test.database, 'sandbox', [event]);
     await activities.applyRailEvents(driven);
     expect(await payoutOf(test.database, account.id, id)).toMatchObject({
@@ -81,11 +81,11 @@ it('a retry is not sent once the bank says that it paid the payout that it repea
     first.id,
   );
   await activities.decidePayouts({ ...of(id), workflowAgeMs: 0 });
-  // The bank is away for hours, ...
+  // The bank is down for hours, ...
   rail.isAway = true;
   rail.rejects = false;
   await attempt(() => activities.submitPayouts(of(id))).catch(String);
-  // ... and comes back with the news that it has paid the first one after all.
+  // ... and then reports that it has paid the first payout after all.
   const report = {
     kind: 'settled',
     amountMinor: failed.receiveMinor ?? 0n,

@@ -58,7 +58,7 @@ describe('how long rows are kept', () => {
 });
 
 describe('a quote', () => {
-  /** A quote that expired so long ago; `isUsed` by a payout of its own. */
+  /** A quote that expired this long ago. With `isUsed`, a new payout uses it. */
   async function quoteOf(accountId: string, interval: string, isUsed: boolean): Promise<string> {
     const { id, quoteId } = await requestPayout(test.database, accountId);
     await withoutTriggers(

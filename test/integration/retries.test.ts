@@ -40,7 +40,7 @@ function retry(
   return client('POST /v1/payouts', { form, ...rest });
 }
 
-/** The bank's word that it has paid, which nothing has applied yet. */
+/** Stores a report of the bank that it has paid, which is not applied yet. */
 async function storePaid(id: string): Promise<void> {
   const { receiveMinor, destinationCurrency: currency } = await rowOf(system, id);
   const fact = { kind: 'settled', amountMinor: String(receiveMinor), currency, at: null };
@@ -116,7 +116,7 @@ describe('a payout that repeats another one', () => {
     await system.startWorker();
     const decided = await untilStatus(payer.client, textOf(pending, 'id'), 'failed');
     expect(decided.body).toMatchObject({ status_reason: 'retry_refused' });
-    // Nor by a repetition of the repetition.
+    // Nor by a retry of the retry.
     const next = await retry(textOf(pending, 'id'));
     expect(next).toMatchObject(refused(`The bank may have paid ${textOf(pending, 'id')}`));
   });

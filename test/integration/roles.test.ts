@@ -20,7 +20,7 @@ import {
 } from '../servers/database.js';
 
 let test: TestDatabase;
-/** What a login of each kind may run, one connection each. */
+/** One connection for each kind of login. */
 const as = new Map<string, Database>();
 
 const connect = (url: string) => connectDatabase({ url, poolSize: 1, applicationName: 'test' });
@@ -42,10 +42,10 @@ function connectedAs(role: string): Database {
   return database;
 }
 
-/** Nobody but the owner changes these, and nobody but post_entries adds to the ledger. */
+/** Only the owner may change these tables, and only post_entries may add to the ledger. */
 const ledger = ['ledger_accounts', 'ledger_balances', 'ledger_entries'];
 const audit = ['operator_actions', 'operator_requests'];
-/** Prices are made of these, which are copied by take_accepted_rates alone. */
+/** Prices are calculated from these tables; only take_accepted_rates may copy rates. */
 const priced = ['rates', 'rate_decisions', 'current_rates'];
 const kept = [...ledger, ...audit, ...priced, 'payout_moves', 'events', 'migrations'];
 
@@ -132,7 +132,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
        where relnamespace = 'public'::regnamespace and relkind in ('r', 'v')`;
     await test.database`drop table later`;
     const hidden = [...closed, 'operator_sessions', 'operators'].toSorted();
-    // Who signs operators in reads nothing at all.
+    // The sign-in service's role may read nothing at all.
     expect(unread).toEqual(role === 'sign_in' ? every : { tables: hidden });
     const hashes = connectedAs(role)`select key_hash from operators`;
     await expect(hashes).rejects.toMatchObject(refused);
@@ -204,7 +204,7 @@ it('a move is judged by the table of moves, and not by one that the worker has m
   await expect(moved).rejects.toThrow('no move from pending to settled');
 });
 
-/** A payout that a worker has accepted, and what its owner has. */
+/** A payout that a worker has accepted, with the account that owns it. */
 async function accepted() {
   const { account } = await createTestAccount(test.database);
   const { id } = await requestPayout(test.database, account.id);
@@ -309,7 +309,7 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
 });
 
 describe('a step is posted after the one that it follows, or together with it:', () => {
-  /** The moves, one at a time, as the moves of a payout go. */
+  /** Moves a payout through these statuses, one at a time. */
   async function move(row: PayoutRow, ...path: readonly string[]): Promise<void> {
     for (const status of path) {
       await test.worker`
@@ -399,10 +399,10 @@ describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role
   });
 });
 
-/** What is said to lists that are not as long as each other, or not counted from 1. */
+/** The error for lists of different lengths or with indexes that do not start at 1. */
 const unevenLists = /the lists of entries and transfers/;
 
-/** A call of post_entries as text, past the code that would make its lists right. */
+/** Calls post_entries with text, bypassing the code that would build correct lists. */
 async function postLists(role: string, changes: Readonly<Record<string, string | null>>) {
   const { account } = await createTestAccount(test.database);
   const lists = {

@@ -34,7 +34,7 @@ const callbackBody = z.object({
 type Event = z.infer<typeof callbackBody>['events'][number];
 type Callback = { readonly raw: string; readonly signature: string; readonly status: number };
 
-/** A service that takes callbacks; `statuses` are its next answers, then 200. */
+/** A service that receives callbacks. It answers with `statuses` in order, then with 200. */
 async function startReceiver(statuses: number[] = []) {
   const callbacks: Callback[] = [];
   const waiting = new Set<() => void>();
@@ -56,7 +56,7 @@ async function startReceiver(statuses: number[] = []) {
       .filter((callback) => callback.status === 200)
       .flatMap((callback) => callbackBody.parse(JSON.parse(callback.raw)).events)
       .filter((event) => event.key === key);
-  /** Resolves when a callback has made it true; the test's limit is the limit. */
+  /** Resolves when a callback has made the condition true; only the test's timeout limits the wait. */
   const until = (isTrue: () => boolean) =>
     new Promise<void>((resolve) => {
       const look = () => {
@@ -237,7 +237,7 @@ test('nothing is answered or called back before what it rests on is on disk', as
     held.voidKey('po_2').then(note('void')),
     held.statement(today()).then(note('statement')),
   ];
-  // The other bank settles later than this one would, and lets the event loop turn.
+  // The other bank settles later than this one would, which gives the event loop time.
   await submit(transfer('po_3', 'simulate: delay 300ms'));
   await receiver.events('po_3');
   expect(done).toEqual([]);
@@ -312,7 +312,7 @@ test('simulate: late rejection accepts first and rejects by callback', async () 
   expect(await submit(order)).toMatchObject({ outcome: 'accepted' });
   expect(await receiver.events('po_1')).toMatchObject([{ type: 'rejected', code: 'AC04' }]);
   expect(await lookup('po_1')).toMatchObject({ state: 'rejected', code: 'AC04' });
-  // The first answer stays the first answer.
+  // The first answer never changes.
   expect(await submit(order)).toMatchObject({ outcome: 'accepted' });
 });
 
@@ -388,7 +388,7 @@ test('a stop does not wait for a request that is kept without an answer', async 
   await receiver.events('po_1');
   const beganMs = performance.now();
   await stop();
-  // Well below what a stop allows the requests that will still be answered.
+  // Well below the time that a stop grants to requests that can still be answered.
   expect(performance.now() - beganMs).toBeLessThan(800);
   await broken;
 });
@@ -471,7 +471,7 @@ test('a transfer’s key is forgotten after the time that the bank declares, and
   bank = await start(journalPath, receiver.url, [], 0);
   expect(await lookup('po_1')).toMatchObject({ state: 'voided' });
   expect(await lookup('po_2')).toMatchObject({ state: 'not_found' });
-  // Whoever takes this for proof loses money: the bank has paid it.
+  // This is no proof that the payout may be released: the bank has paid it.
   const voided = (await call('/transfers/void', { key: 'po_2' })).answer;
   expect(voided).toEqual({ key: 'po_2', outcome: 'voided' });
   expect(await typesOf('po_2')).toEqual(['transfer', 'settled', 'acknowledged', 'voided']);
@@ -490,7 +490,7 @@ test('a kill loses nothing that was answered: the next run goes on where this on
   const answer = await submit(transfer('po_1', 'simulate: return AM04 after 800ms'));
   await submit(transfer('po_2', 'simulate: reject AC04'));
   await receiver.events('po_1');
-  // What a kill leaves behind: the file as it is now, and a line that was being written.
+  // The state after a kill: the file so far, and a line that was being written.
   const killedPath = join(folder, 'killed.jsonl');
   await copyFile(journalPath, killedPath);
   await appendFile(killedPath, '{"seq":99,"type":"voided","ke');
@@ -523,7 +523,7 @@ test('news that was not taken before a restart is sent after it, under the same 
 test('news that was taken is not sent again after a restart', async () => {
   await submit(transfer('po_1'));
   await receiver.events('po_1');
-  // The next callback leaves only after the last one's acknowledgement is in the journal.
+  // The next callback is sent only after the previous acknowledgement is in the journal.
   await submit(transfer('po_2'));
   await receiver.events('po_2');
   await restart();
@@ -591,7 +591,7 @@ test('a refused request is told what to change', async () => {
   expect(await readFile(journalPath, 'utf8')).toBe('');
 });
 
-/** So many transfers as the service hands them to its rail. */
+/** A number of transfers as the service passes them to its rail. */
 function transfersTo(count: number, ibanOf: (index: number) => string): readonly Transfer[] {
   const person = { type: 'individual', name: 'Ana', country: 'PT', currency: 'EUR' } as const;
   return Array.from({ length: count }, (_, index) => ({
@@ -606,7 +606,7 @@ function transfersTo(count: number, ibanOf: (index: number) => string): readonly
 test('one transfer that the bank cannot read does not hold up those beside it', async () => {
   const rail = createSandboxRail({ url: bank.url, apiToken });
   onTestFinished(() => rail.close());
-  // The bank takes accounts of up to 100 characters, and refuses the whole request.
+  // The bank accepts account numbers of up to 100 characters, and refuses the whole request otherwise.
   const transfers = transfersTo(9, (index) =>
     index === 5 ? 'P'.repeat(101) : 'PT50000201231234567890154',
   );
@@ -635,7 +635,7 @@ test('a bank that refuses every request is not asked for ever, and no half is se
   expect(answers).toHaveLength(500);
   expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(['unknown']));
   expect(requests).toBe(40);
-  // The process was suspended after the first answer: the keys may be forgotten since.
+  // The process was suspended after the first answer, so the keys may have been forgotten since.
   requests = 0;
   const clock = vi.spyOn(Date, 'now').mockReturnValueOnce(0).mockReturnValueOnce(1);
   onTestFinished(() => clock.mockRestore());

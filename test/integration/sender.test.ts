@@ -11,7 +11,7 @@ import { startConnectProxy } from '../fakes/connectProxy.js';
 
 const open: UrlPolicy = { allowInsecure: true, allowPrivateAddresses: true };
 const secrets = [createWebhookSecret()];
-/** Name servers need not know localhost; this does. */
+/** Looks names up in the hosts file, because name servers need not know localhost. */
 const hostsFile = (hostname: string) => lookup(hostname, { all: true });
 const closers: (() => Promise<unknown>)[] = [];
 
@@ -19,7 +19,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A receiver on a port of its own; answers its URL. */
+/** Starts a receiver on a separate port; returns its URL. */
 async function receiver(
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<{ readonly url: string; readonly server: Server }> {
@@ -84,11 +84,11 @@ describe('the sender', () => {
     server.on('connection', (socket) => connections.push(socket));
     const made = sender();
     for (let i = 0; i < 20; i += 1) await made.send(delivery(url));
-    // The pool may open a second one while the first is being handed back.
+    // The pool may open a second connection while the first is being returned.
     expect(connections.length).toBeLessThanOrEqual(2);
   });
 
-  // In less time than undici keeps an idle connection of its own accord, which is 4 s.
+  // Within less than the 4 s for which undici keeps an idle connection by default.
   it('closes the pool used least recently, but not under its last request', {
     timeout: 2_000,
   }, async () => {
@@ -287,7 +287,7 @@ describe('the sender with an egress proxy', () => {
     const { proxy, send } = await proxied({});
     const secure = url.replace('http://127.0.0.1', 'https://localhost');
     expect(await send(delivery(secure))).toMatchObject({ kind: 'unreachable' });
-    // A TLS handshake record, with the name asked for (RFC 8446, RFC 6066).
+    // A TLS handshake record with the requested name (RFC 8446, RFC 6066).
     const bytes = await begun.promise;
     expect([bytes[0], bytes.includes('localhost')]).toEqual([22, true]);
     expect(proxy.asked()).toEqual([new URL(url).host]);

@@ -6,12 +6,12 @@ import { type WrongRequest, wrongRequests } from '../fixtures/wrongRequests.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 /**
- * What integrators read when a request is refused, in one table for people to read through: each
- * sentence has to be enough to correct the request. The table is the file beside this test.
+ * The messages that integrators get when a request is refused, in one table for people to review. Each
+ * message must be enough to correct the request. The table is the file next to this test.
  */
 
 let system: TestSystem;
-/** What the requests name: each id appears in the table under the name it has here. */
+/** The IDs used in requests. In the table each appears under its name here. */
 const ids: Record<string, string> = {};
 
 beforeAll(async () => {
@@ -35,7 +35,7 @@ beforeAll(async () => {
     ],
   };
   await system.client('POST /v1/batches', { json: batch, idempotencyKey: 'first-batch' });
-  // Not a name of this machine, so it is to be verified; but nothing listens there.
+  // Not a name of this machine, so it needs verification; but nothing listens there.
   const endpoint = { url: 'http://0.0.0.0:9/', 'events[]': '*' };
   const added = await system.client('POST /v1/webhook_endpoints', { form: endpoint });
   ids['{we}'] = textOf(added, 'id');
@@ -49,7 +49,7 @@ const problem = z.object({
   errors: z.array(z.object({ detail: z.string().optional(), param: z.string().optional() })),
 });
 
-/** Ids in a request by their names in the table, and back. */
+/** Replaces the names of IDs by the IDs; `unnamed` does the reverse. */
 function named(text: string): string {
   return Object.entries(ids).reduce((whole, [name, id]) => whole.replaceAll(name, id), text);
 }
@@ -76,7 +76,7 @@ async function sentencesOf([what, request, options = {}]: WrongRequest): Promise
   return unnamed([`**${what}**: ${status} \`${code}\``, detail, ...shown].join('\n'));
 }
 
-/** The test client would look for the API version that there is not. */
+/** Bypasses the test client for an unknown API version, whose document that client would look for. */
 async function ask(request: string, options: RequestOptions): Promise<unknown> {
   if (options.headers?.['corridor-version'] === undefined) {
     return (await system.client(request, options)).body;

@@ -76,7 +76,7 @@ async function open(token: string | undefined, at = service.announced) {
   return { status: response.status, body };
 }
 
-/** An operator of the test who signs in as the identity. */
+/** Adds an operator who signs in with this identity. */
 async function add(name: string, role: OperatorRole = 'operate', identity = `sub-of-${name}`) {
   await giveOperatorIdentity(operators, signedBy('grace'), 'add', { name, role, identity });
   return identity;
@@ -115,7 +115,7 @@ describe('an operator whom the provider vouches for', () => {
       await test.database`
         update operator_sessions set began_at = began_at - interval '9 hours', ends_at = clock_timestamp()
          where operator = 'sven'`;
-      // Also in a transaction that began before.
+      // Even in a transaction that began before.
       await expect(sql.savepoint((inner) => operatorOf(inner, key))).rejects.toThrow(
         'its session has ended',
       );
@@ -292,7 +292,7 @@ it('an address is an identity if the provider has verified it, in any letters', 
       {},
       { email: 'maria@example.com' },
       { email: '', email_verified: true },
-      // Other letters, of which one that is no k has a k for a small letter.
+      // Other letters, one of which is not a k but has a k as its lower-case form.
       { email: 'mar\u0131a@example.com', email_verified: true },
       { email: '\u212Aim@example.com', email_verified: true },
     ]) {
@@ -306,7 +306,7 @@ it('an address is an identity if the provider has verified it, in any letters', 
 it('the provider may change its keys, go away and come back', async () => {
   await add('rosa');
   provider.rotate();
-  // It asks for keys again five seconds after it did so last.
+  // The service fetches keys again only five seconds after its last fetch.
   await eventually('the new key is known', 10_000, async () => {
     const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }));
     return status === 201 || undefined;
@@ -418,7 +418,7 @@ it('the login of the service reads nothing, and begins sessions alone', async ()
 });
 
 describe('corridor sign-in', () => {
-  /** Starts the command, has the person answer, and says how it ended. */
+  /** Starts the command, answers as the user, and returns how it ended. */
   async function run(answer: Claims | null, before?: () => Promise<void>) {
     const output: string[] = [];
     const part = await startProcess({
@@ -489,7 +489,7 @@ describe('corridor sign-in', () => {
     };
     const isNone = (url: string) =>
       `CORRIDOR_SIGN_IN_URL: ${url} is not that of a sign-in service.\n`;
-    // It answers JSON of other things, and nothing of a device flow.
+    // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
     expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: isNone(`${issuer}/provider`) });
     const page = createServer((request, response) => {

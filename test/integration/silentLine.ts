@@ -1,18 +1,18 @@
 import { openLine } from '../fakes/line.js';
 
-/** A line to a server on which what the server says can be kept back. */
+/** A forwarder to a server that can hold back the server's messages. */
 export type SilentLine = {
   readonly url: string;
   /**
-   * Each connection on which the server says `words` hears neither them nor anything later,
-   * until so many are silent; then this resolves. What the words tell of is done, and whoever
-   * asked for it does not know.
+   * Silences each connection once the server sends `words` on it: the client gets neither these nor
+   * anything later. Resolves when this many connections are silent. What the words confirm is then
+   * done, but the clients do not know it.
    */
   readonly keepBack: (words: string, connections: number) => Promise<void>;
   readonly close: () => Promise<void>;
 };
 
-/** Opens a line to the server of a URL; it passes everything on until it is told otherwise. */
+/** Opens a forwarder to the server of a URL. It forwards everything until a test interferes. */
 export async function openSilentLine(target: string): Promise<SilentLine> {
   let words = '';
   let speaking = 0;

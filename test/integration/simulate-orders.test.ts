@@ -23,15 +23,15 @@ import { startSystem, type TestSystem } from '../servers/system.js';
 
 type Hastened = {
   readonly attention: string;
-  /** What has to happen for the ending to come in a test's time. */
+  /** Makes the ending come within a test's time. */
   readonly hasten: (system: TestSystem, id: string) => Promise<unknown>;
 };
 
-/** Orders that a person has to see at last: after a day, and after the rail's own time. */
+/** Orders that need an operator in the end: after a day, and after the rail's settlement time. */
 const hastened: Readonly<Record<string, Hastened>> = {
   'timeout then nothing': {
     attention: 'outcome_unknown',
-    // A day is as long as the bank remembers keys: until then the same key is sent again.
+    // The bank remembers keys for a day, during which the same key is submitted again.
     hasten: async (system, id) => {
       await untilSubmitted(system, id);
       await system.database`
@@ -68,7 +68,7 @@ afterAll(async () => {
   await system.stop();
 });
 
-/** A payer whose every event goes to the receiver. */
+/** A payer whose events are all sent to the receiver. */
 async function openListener(): Promise<Payer & { readonly secret: string }> {
   const payer = await openPayer(system);
   const endpoint = await payer.client('POST /v1/webhook_endpoints', {
@@ -77,7 +77,7 @@ async function openListener(): Promise<Payer & { readonly secret: string }> {
   return { ...payer, secret: textOf(endpoint, 'secret') };
 }
 
-/** Waits until the payout is where its order leads, and its workflow has done all it can. */
+/** Waits until the payout has reached its order's ending, and its workflow has nothing left to do. */
 async function untilEnding(payer: Payer, id: string, ending: Ending): Promise<void> {
   await untilStatus(payer.client, id, ending.history.at(-1) ?? '');
   if (ending.attention === undefined) {
@@ -96,7 +96,7 @@ async function untilEnding(payer: Payer, id: string, ending: Ending): Promise<vo
 
 const shown = searchAttributes.attentionReason;
 
-/** `payout.sent` where a payout was sent, and so on; the first two statuses have no event. */
+/** The event types of an ending's statuses, such as `payout.sent`; the first two have no event. */
 function eventTypesOf({ history }: Ending): readonly string[] {
   return history.slice(2).map((status) => `payout.${status}`);
 }
@@ -143,7 +143,7 @@ describe('an order of the sandbox bank', () => {
   });
 });
 
-/** What is left of 1,000.00 USD after an order for 100.00. */
+/** The balance of 1,000.00 USD after an order for 100.00. */
 function balanceAfter({ entries }: Ending, feeMinor: bigint) {
   const [last] = entries.slice(-1);
   switch (last) {
@@ -158,7 +158,7 @@ function balanceAfter({ entries }: Ending, feeMinor: bigint) {
   }
 }
 
-/** Each event once, signed, with the payout as it was then. */
+/** Verifies that each event arrived once, signed, with the payout as it was at that time. */
 async function expectWebhooks(id: string, secret: string, ending: Ending): Promise<void> {
   const types = eventTypesOf(ending);
   for (const type of types) {
@@ -185,7 +185,7 @@ describe('money that may be on its way', () => {
     await wake(system, id);
     await handle.terminate('an accident');
     await wake(system, id);
-    // The run that the wake started shows the person the same as the one before it.
+    // The run that the wake started shows the same attention as the previous run.
     const next = system.temporal.workflow.getHandle(id);
     await expect
       .poll(async () => (await next.describe()).typedSearchAttributes.get(shown))
@@ -199,7 +199,7 @@ describe('money that may be on its way', () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: duplicate callbacks');
     await untilStatus(payer.client, id, 'settled');
-    // Three of the four have the same id, and the bank sends them until each is answered.
+    // Three of the four have the same ID, and the bank repeats them until each is answered.
     await expect
       .poll(async () => (await system.bank.journal()).filter(isAcknowledged(id)).length)
       .toBe(4);

@@ -21,7 +21,7 @@ import { versions } from '../../sandbox/stack/versions.js';
 let folder: string;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'corridor-parts-'));
-  // PostgreSQL leaves root's identity and has to enter.
+  // PostgreSQL gives up root's identity, but must still be able to enter the folder.
   await chmod(folder, 0o755);
 });
 afterEach(() => rm(folder, { recursive: true, force: true }));
@@ -213,7 +213,7 @@ describe('a port', () => {
 
   it('that is free is given to one caller only, also when nobody listens on it yet', async () => {
     const ports = new Set<number>();
-    // So many that by pure chance some would come twice.
+    // So many that some would repeat by pure chance.
     for (let count = 0; count < 500; count++) ports.add(await freePort());
     expect(ports.size).toBe(500);
   });
@@ -313,7 +313,7 @@ describe('a Temporal binary', () => {
       expect.stringMatching(/Install .*Go 1.26.4.*TEMPORAL_CLI_PATH/),
     ]);
     const server = findTimeSkippingServer(await options());
-    // Not for every platform is there a pinned archive.
+    // Not every platform has a pinned archive.
     const reasons = /(ECONNREFUSED|no SHA-256 is pinned).*mvn is not on the search path.*JDK/s;
     await expect(server).rejects.toThrow(reasons);
   });
@@ -334,7 +334,7 @@ describe('a Temporal binary', () => {
     await expect(old).rejects.toThrow(/is server 1.25.1, older than 1.28/);
   });
 
-  /** An archive that says of itself to be the good binary. */
+  /** An archive that claims to contain the good binary. */
   const packed = async () => {
     await program('binary', good);
     const archive = join(folder, 'archive.tar.gz');
@@ -354,7 +354,7 @@ describe('a Temporal binary', () => {
         : readFile(archive);
     });
     const finding = { path: '/usr/bin:/bin', url: server, archiveSha256 };
-    // Whoever is faster is so by a moment: a try meets it in about every third round.
+    // The race is close: about every third round hits it.
     for (let round = 0; round < 20; round += 1) {
       const cacheDir = join(folder, `cache-${round}`);
       const found = join(cacheDir, 'temporal-1.8.2/temporal');

@@ -50,7 +50,7 @@ it.each([
     }
     await activities.applyRailEvents(driven);
     expect(await row()).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
-    // While the operator's `settle` asks the bank, the bank's callback says that all of it came back.
+    // While the operator's `settle` queries the bank, a callback reports that all of it was returned.
     rail.hook = async () => {
       const report = {
         kind: 'returned',

@@ -35,7 +35,7 @@ describe('the days of a statement', () => {
   it('are read from both ends, and a day that stays open holds up no other', async () => {
     const [longAgo, lately] = [dayOf(90), dayOf(2)];
     const seen = new Set<string>();
-    // From the day before the first payout to today, at most a month at once.
+    // From the day before the first payout to today, at most a month per run.
     for (let run = 0; run < 5; run += 1) {
       const days = await unreadDays(test.worker, rail);
       expect(days.length).toBeLessThanOrEqual(31);

@@ -12,7 +12,7 @@ import { temporalAddress } from '../servers/temporalAddress.js';
 
 let certificates: Awaited<ReturnType<typeof makeCertificates>>;
 let line: TlsLine;
-/** As the processes are configured. */
+/** The processes' configuration. */
 let settings: Readonly<Record<string, string>>;
 
 beforeAll(async () => {
@@ -33,7 +33,7 @@ afterAll(async () => {
 const without = (...names: readonly string[]) =>
   Object.fromEntries(Object.entries(settings).filter(([name]) => !names.includes(name)));
 
-/** Asks the server for the namespace by a client, as the API and the command line are. */
+/** Calls the server with a client like that of the API and the command line. */
 async function byClient(env: Readonly<Record<string, string>>) {
   const temporal = connectTemporal(readOperatorTemporalConfig(env));
   try {
@@ -44,7 +44,7 @@ async function byClient(env: Readonly<Record<string, string>>) {
   }
 }
 
-/** What the server has against the settings. */
+/** The server's objection to the settings. */
 async function refusalWith(env: Readonly<Record<string, string>>) {
   const temporal = connectTemporal(readOperatorTemporalConfig(env));
   try {
@@ -54,7 +54,7 @@ async function refusalWith(env: Readonly<Record<string, string>>) {
   }
 }
 
-/** The same by a connection of workers. */
+/** Calls the server with a worker's connection. */
 async function byWorker(env: Readonly<Record<string, string>>) {
   const config = readOperatorTemporalConfig(env);
   const connection = await NativeConnection.connect(connectionOptions(config));

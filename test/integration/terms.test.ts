@@ -28,7 +28,7 @@ afterAll(() => system.stop());
 const hourMs = 60 * 60_000;
 const inFuture = (ms: number) => new Date(Date.now() + ms).toISOString();
 
-/** What the command line prints, or why it refuses. */
+/** Returns the output of a command, or the message of its refusal. */
 async function printed(command: typeof setTerms, id: string, flags = {}): Promise<string> {
   const said = vi.spyOn(console, 'log').mockReturnValue();
   try {
@@ -42,8 +42,8 @@ async function printed(command: typeof setTerms, id: string, flags = {}): Promis
 }
 
 /**
- * Has other terms hold from a moment that is less than a minute ahead, which no command can. They
- * cost ten times as much and take three times the spread.
+ * Sets terms from a time less than a minute ahead, which no command can do. They cost ten times as
+ * much, and their spread is three times as large.
  */
 async function dearerFrom(currency: string, from: Date, accountId: string | null = null) {
   await withoutTriggers(
@@ -57,7 +57,7 @@ async function dearerFrom(currency: string, from: Date, accountId: string | null
   );
 }
 
-/** Back to the terms of the beginning. */
+/** Restores the original terms. */
 afterEach(() =>
   withoutTriggers(
     system.database,
@@ -90,7 +90,7 @@ describe('terms that change', () => {
     let moment: Date | undefined;
     const made: { at: Date; fee: unknown; id: string }[] = [];
     const isOld = ({ at }: { readonly at: Date }) => moment === undefined || at < moment;
-    // At most 5,000, should this machine answer thousands a second.
+    // At most 5,000, in case this machine answers thousands per second.
     while (made.length < 1_000 || (made.length < 5_000 && made.every(isOld))) {
       if (made.length >= 500 && moment === undefined) {
         moment = new Date((await now()).getTime() + 300);
@@ -155,7 +155,7 @@ describe('terms that change', () => {
       );
       const fees = await system.database`
         select status, fee_minor from payouts where batch_id = ${batchId}`;
-      // Of 10.00 USD nothing is left after a fee of 10.00.
+      // With a fee of 10.00, nothing is left of 10.00 USD.
       const expected =
         feeMinor === 100n
           ? { status: 'processing', feeMinor }

@@ -32,7 +32,7 @@ function runBin(file: string, args: readonly string[]) {
   return run(process.execPath, [path, ...args], { timeout: 50_000, maxBuffer: 2 ** 20 });
 }
 
-/** What an integrator would write; every name and type in it is the generated client's. */
+/** A program as an integrator would write it, using the generated client's names and types. */
 const journey = `
 import {
   createBatch, createBeneficiary, createPayout, createQuote, createWebhookEndpoint, defaults,
@@ -89,7 +89,7 @@ console.log(JSON.stringify({
 console.log(JSON.stringify({ rate, promised: quoted.data.receive_amount, payout: read.data, code }));
 `;
 
-/** Compiles a program beside the client and returns what the compiler has to say. */
+/** Compiles a program next to the client and returns the compiler's output. */
 async function compile(name: string, text: string): Promise<string> {
   const file = join(directory, `${name}.ts`);
   await writeFile(file, text);

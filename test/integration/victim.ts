@@ -5,20 +5,20 @@ import type { ApiProcess } from '../servers/apiProcess.js';
 import type { Asked, Served } from './victimRequests.js';
 
 export type Figures = {
-  /** By the process that was attacked. */
+  /** Latencies of the attacked process. */
   readonly attacked: Served;
-  /** By another one on the same machine and database: what the machine alone makes of it. */
+  /** Latencies of another process on the same machine and database, which show the machine's own effect. */
   readonly control: Served;
-  /** The largest growth of the attacked one's memory that was seen, in megabytes. */
+  /** The largest observed growth of the attacked process's memory, in megabytes. */
   readonly grownMb: number;
-  /** Of the time that this took, how much of a processor the attacked one used. */
+  /** The share of one processor that the attacked process used during this time. */
   readonly processor: number;
 };
 
 /**
- * Sends an ordinary read of one customer at fixed moments to both processes while `work` runs,
- * so that what holds one of them up for a second holds up forty requests. A thread of its own sends
- * and times them: the attack is sent from this one, and its work is not the victim's time.
+ * While `work` runs, sends an ordinary read of one customer to both processes at fixed times, so that a
+ * stall of one second delays forty requests. A separate thread sends and times them: the attack runs
+ * in this one, and must not count as the victim's latency.
  */
 export async function watchVictim(
   { attacked, control }: { readonly attacked: ApiProcess; readonly control: ApiProcess },
@@ -36,7 +36,7 @@ export async function watchVictim(
   const startProcessorMs = processorMs(attacked);
   const asked: Asked = { urls: [attacked.url, control.url], apiKey, freshConnections };
   const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), { workerData: asked });
-  // A thread that fails rejects these.
+  // If the thread fails, these waits reject.
   await once(thread, 'message');
   const attack = async () => {
     await work().finally(() => clearInterval(looks));
@@ -53,7 +53,7 @@ export async function watchVictim(
   return { attacked: ofAttacked, control: ofControl, grownMb, processor };
 }
 
-/** The processor time that a process has used (Linux counts it in hundredths of a second). */
+/** The processor time that a process has used (Linux counts hundredths of a second). */
 function processorMs({ part }: ApiProcess): number {
   const [, fields = ''] = /\) (.*)$/s.exec(readFileSync(`/proc/${part.pid}/stat`, 'utf8')) ?? [];
   const [user = '', system = ''] = fields.split(' ').slice(11, 13);

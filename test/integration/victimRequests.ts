@@ -3,32 +3,32 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
 import { Pool } from 'undici';
 
-/** What `victim.ts` asks of this thread: the same requests to each of the URLs. */
+/** The input of this thread from `victim.ts`: the same requests are sent to each URL. */
 export type Asked = {
   readonly urls: readonly string[];
   readonly apiKey: string;
-  /** Whether each request opens a connection of its own. */
+  /** Whether each request opens a new connection. */
   readonly freshConnections: boolean;
 };
 
-/** How an uninvolved customer fared: times in milliseconds. */
+/** The latencies of an uninvolved customer, in milliseconds. */
 export type Served = {
   readonly samples: number;
-  /** Requests that were not answered 200. */
+  /** Requests whose answer was not 200. */
   readonly failed: number;
   readonly p50: number;
   readonly p95: number;
   readonly slowest: number;
 };
 
-/** A request every so often, whether or not the one before is answered. */
+/** Pause between requests, whether or not the previous one is answered. */
 const pauseMs = 25;
-/** A request that takes longer counts with this time. */
+/** Timeout of a request; one that takes longer counts with this time. */
 const patienceMs = 30_000;
 
 const warmUpMs = 500;
 
-/** Sends until the function that it returns is called, which says how the requests fared. */
+/** Sends requests until the returned function is called, which returns their latencies. */
 function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
   const pool = new Pool(url, { connections: 40, pipelining: freshConnections ? 0 : 1 });
   const taken: number[] = [];
@@ -72,7 +72,7 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
 
 if (parentPort === null) throw new Error('This file is a thread of victim.ts.');
 const asked: Asked = workerData;
-// The first requests of a process take ten times as long as the others, and not for an attack.
+// The first requests to a process take ten times as long as later ones, even without an attack.
 const begin = () => asked.urls.map((url) => sendSteadily(url, asked));
 const warmUp = begin();
 await delay(warmUpMs);

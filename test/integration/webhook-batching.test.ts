@@ -15,12 +15,12 @@ let system: TestSystem;
 
 beforeAll(async () => {
   system = await startSystem({ decisionLimitMs: 5_000 });
-  // Each attempt is a test's own, until one wants the endpoint's workflow to make them.
+  // The tests make each attempt themselves, until one needs the endpoint's workflow.
   await system.stopWorker();
 });
 afterAll(() => system.stop());
 
-/** The deliveries of a worker of its own. */
+/** Starts the deliverer of a separate worker. */
 function startDeliverer() {
   const { worker: database, temporal } = system;
   const worker = startDeliveryWorker({ database, temporal });
@@ -53,7 +53,7 @@ async function addEndpoint(
   return { id: textOf(added, 'id'), secret: textOf(added, 'secret'), receiver };
 }
 
-/** One account with one endpoint that takes batches. */
+/** An account with one endpoint that accepts batches of events. */
 async function openListener(when?: (answer: () => void) => void) {
   const caller = await openAccount();
   return { ...caller, ...(await addEndpoint(caller, true, when)) };
@@ -75,7 +75,7 @@ const upTo = (count: number) => Array.from({ length: count }, (_, index) => inde
 
 const ascending = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b);
 
-/** What the deliveries of an endpoint have become, in the order of the events. */
+/** The state of an endpoint's deliveries, in the order of the events. */
 function deliveriesOf(endpointId: string) {
   return system.database<
     { status: string; attempts: number; lastError: string | null; nextAttemptAt: Date }[]
@@ -89,7 +89,7 @@ async function statusesOf(endpointId: string): Promise<readonly string[]> {
   return (await deliveriesOf(endpointId)).map(({ status }) => status);
 }
 
-/** Where the 200 bytes that are left for what is around the events would show. */
+/** Maximum size of a request, to check that the 200 bytes reserved for the envelope suffice. */
 const mostBytes = 256 * 1024;
 
 describe('an endpoint that takes batches', () => {
@@ -138,7 +138,7 @@ describe('an endpoint that takes batches', () => {
     expect(await statusesOf(id)).toEqual(Array(100).fill('delivered'));
     const sizes = receiver.received.map(({ body }) => Buffer.byteLength(body));
     expect(Math.max(...sizes)).toBeLessThanOrEqual(mostBytes);
-    // Two of the first would not fit in one: they are as full as can be.
+    // Requests are as full as possible, because the large first event would not fit in twice.
     expect(Math.max(...sizes)).toBeGreaterThan(mostBytes - 10_000);
     expect(ascending(sequencesIn(receiver.received))).toEqual(upTo(100));
   });
@@ -160,7 +160,7 @@ describe('an endpoint that takes batches', () => {
     await worker.deliver(await recordEvents(system.database, accountId, 450));
     const first = await statusesOf(id);
     expect(first.filter((status) => status === 'pending').length).toBeGreaterThanOrEqual(100);
-    // Each run attempts what is left: half of its requests at least are refused, and one is not.
+    // Each run attempts what is left: at least half of its requests are refused, but not all.
     for (let run = 0; run < 10 && (await statusesOf(id)).includes('pending'); run += 1) {
       await worker.deliverDue(id);
     }
@@ -176,7 +176,7 @@ describe('an endpoint that takes batches', () => {
     await worker.deliver(await recordEvents(system.database, accountId, 40));
     const rows = await deliveriesOf(id);
     expect(rows).toHaveLength(40);
-    // One moment for all of them: they are due together.
+    // They share one time, so that they are due together.
     expect(new Set(rows.map((row) => row.nextAttemptAt.getTime())).size).toBe(1);
     for (const row of rows) {
       expect(row).toMatchObject({ status: 'pending', attempts: 1, lastError: 'HTTP 503' });
@@ -224,7 +224,7 @@ describe('an endpoint that takes batches', () => {
     let requests = 0;
     const { accountId, id, receiver } = await openListener((answer) => {
       requests += 1;
-      // The first claim is of 500 events: all that it sends is refused.
+      // The first claim takes 500 events, and everything that it sends is refused.
       receiver.answerWith(requests <= 5 ? 503 : 200);
       answer();
     });

@@ -48,7 +48,7 @@ let temporal: Client;
 
 beforeAll(async () => {
   test = await createTestDatabase();
-  // Nobody works on its queues here: a workflow that is woken stays what it is.
+  // No worker polls this server's queues: a woken workflow makes no progress.
   temporal = new Client({
     connection: await Connection.connect({ address: temporalAddress() }),
   });
@@ -63,7 +63,7 @@ const startWorker = (policy?: { readonly allowPrivateAddresses: boolean }) =>
 
 type Listener = { readonly accountId: string; readonly endpointId: string };
 
-/** An account whose one endpoint listens to everything. */
+/** An account with one endpoint that subscribes to all events. */
 async function openListener(url: string): Promise<Listener> {
   const { account } = await createTestAccount(test.database);
   return { accountId: account.id, endpointId: await addEndpoint(account.id, url) };
@@ -79,7 +79,7 @@ async function addEndpoint(accountId: string, url: string): Promise<string> {
   return id;
 }
 
-/** A payout with so many events that its endpoints are owed; nobody has attempted any. */
+/** A payout with this many events to deliver, none of them attempted. */
 async function owePayout({ accountId }: Listener, events = 1): Promise<string> {
   const { id } = await requestPayout(test.database, accountId);
   await record(test.database, accountId, id, events);
@@ -110,7 +110,7 @@ function deliveriesOf(
       from deliveries where endpoint_id = ${endpointId}`;
 }
 
-/** Seconds ago, as above: the column holds milliseconds, so that now may be rounded to a moment to come. */
+/** Makes deliveries due by seconds: the column stores milliseconds, and rounding may yield a future time. */
 function makeDue({ endpointId }: Pick<Listener, 'endpointId'>) {
   return test.database`
     update deliveries set next_attempt_at = now() - interval '2 seconds'
@@ -133,7 +133,7 @@ async function isWoken({ endpointId }: Listener): Promise<boolean> {
   return found.status.name === 'RUNNING';
 }
 
-/** How often the endpoint's workflow was signaled. */
+/** The number of signals that the endpoint's workflow got. */
 async function signalsOf({ endpointId }: Listener): Promise<number> {
   const { events } = await temporal.workflow.getHandle(`webhook/${endpointId}`).fetchHistory();
   return events?.filter((one) => one.workflowExecutionSignaledEventAttributes).length ?? 0;
@@ -180,7 +180,7 @@ describe('a receiver that does not answer', () => {
     expect(tarpit.held()).toBe(16);
     await tarpit.close();
     await Promise.all(runs);
-    // The workflow is signaled by the first of many runs and after the last, and not by each of the forty.
+    // The first of many runs and the last signal the workflow, not each of the forty.
     const last = await eventually('a signal after the last', 20_000, async () => {
       const count = await signalsOf(slow);
       return count > signals ? count : undefined;
@@ -327,7 +327,7 @@ describe('an attempt that was taken and not recorded', () => {
 
     expect(await overdueEndpoints(test.database)).not.toContain(slow.endpointId);
     await makeDue(slow);
-    // With the sweep's five seconds, what a worker that dies at any moment may cost is 30 s.
+    // Including the sweep's five seconds, the death of a worker costs at most 30 s.
     expect(await overdueEndpoints(test.database)).toContain(slow.endpointId);
     const again = other.deliverDue(slow.endpointId);
     await untilHeld(tarpit, 2);
@@ -367,7 +367,7 @@ it('is forgotten after 30 days, but not while it is pending', async () => {
          where event_id = ${id}`;
     }
   });
-  // One at a time, as a run with more than a slice does.
+  // One at a time, as a run with more than one slice does.
   expect(await purgeDeliveries(test.worker, 1)).toBe(1);
   expect(await purgeDeliveries(test.worker, 1)).toBe(0);
   expect(await statusesOf(listener)).toEqual(['pending', 'delivered', 'delivered']);
@@ -376,7 +376,7 @@ it('is forgotten after 30 days, but not while it is pending', async () => {
 it('says the same of a host that is not there and of one inside, but for its log', async () => {
   const worker = startWorker({ allowPrivateAddresses: false });
   const receiver = await openReceiver();
-  // No name server is asked for a name with a label of 64 characters (RFC 1035).
+  // A name with a label of 64 characters is never sent to a name server (RFC 1035).
   const absent = await openListener(`http://${'a'.repeat(64)}.example/`);
   const inside = { endpointId: await addEndpoint(absent.accountId, inLoopback(receiver.url)) };
   await worker.deliver(await owePayout(absent));
@@ -392,7 +392,7 @@ it('says the same of a host that is not there and of one inside, but for its log
   }
 });
 
-/** The same place by a name, which may lead anywhere until it is looked up. */
+/** The same URL with a host name, whose address is unknown until it is resolved. */
 function inLoopback(url: string): string {
   return url.replace('127.0.0.1', 'localhost');
 }
@@ -432,7 +432,7 @@ describe('an endpoint that is gone before its event is committed', () => {
 describe('first attempts at the events of many payouts', () => {
   const count = 60;
 
-  /** Payouts that one transaction has moved; nobody has attempted to deliver their events. */
+  /** Payouts that one transaction has moved, and whose events have not been attempted. */
   async function oweBatch({ accountId }: Listener, size = count): Promise<readonly string[]> {
     return transaction(test.database, async (sql) => {
       const batchId = await requestBatch(sql, accountId, { count: size });
@@ -460,7 +460,7 @@ describe('first attempts at the events of many payouts', () => {
     status: 'delivered',
   });
 
-  /** As if the worker that has claimed them had been killed so long ago. */
+  /** As if the worker that claimed them had been killed that long ago. */
   const die = ({ endpointId }: Listener) => test.database`
     update delivery_groups set claimed_at = claimed_at - interval '30 s',
            next_attempt_at = next_attempt_at - interval '30 s' where endpoint_id = ${endpointId}`;
@@ -512,7 +512,7 @@ describe('first attempts at the events of many payouts', () => {
     const again = await claimDueDeliveries(test.database, listener.endpointId, 100);
     expect(again).toHaveLength(50);
     expect(new Set(again.map(({ attempts }) => attempts))).toEqual(new Set([1]));
-    // Nor does what it says when it comes back, as another has claimed them.
+    // Nor does its late report, as another worker has claimed them.
     await recordAttempts(test.database, due.slice(10).map(ended));
     expect((await statusesOf(listener)).filter((status) => status === 'pending')).toHaveLength(50);
   });
@@ -567,7 +567,7 @@ describe('first attempts at the events of many payouts', () => {
     });
     commit.resolve();
     await Promise.all([sweeping, disabling]);
-    // It could not see what the sweep was writing.
+    // The disabling could not see the rows that the sweep was writing.
     expect(await statusesOf(listener)).toEqual(Array(count).fill('pending'));
     expect(await overdueEndpoints(test.database)).toContain(endpointId);
     expect(await startWorker().deliverDue(endpointId)).toEqual({ nextInMs: null });
@@ -608,7 +608,7 @@ describe('first attempts at the events of many payouts', () => {
     receiver.answerWith(503);
     const listener = await openListener(receiver.url);
     await startWorker().deliver(...(await oweBatch(listener, 600)));
-    // One claim was more than it took to see that; what was not claimed is due in some seconds.
+    // At most one claim was taken before the worker noticed; the unclaimed rest is due in some seconds.
     const rows = await deliveriesOf(listener);
     expect(rows.length).toBeLessThanOrEqual(500);
     const untried = rows.filter(({ attempts, isDue }) => attempts === 0 && isDue);

@@ -95,7 +95,7 @@ describe('an update', () => {
     const all = await caller.client(`POST ${path}`, { json });
     expect(all.body).toMatchObject({ ...json, description: null, status: 'enabled' });
     expect(JSON.stringify(all.body)).not.toContain(secret);
-    // A replay changes nothing, and shows what is now.
+    // A replay changes nothing, and returns the current state.
     const replay = await caller.client(`POST ${path}`, described);
     expect(replay.headers.get('idempotent-replayed')).toBe('true');
     expect(replay.body).toEqual(all.body);
@@ -135,7 +135,7 @@ describe('an update', () => {
   });
 });
 
-/** A receiver that takes what the secret of the moment verifies, and refuses all else. */
+/** A receiver that accepts webhooks that verify with its current secret, and refuses all others. */
 async function openVerifier(secret: string) {
   const held = { secret };
   const signatures: number[] = [];
@@ -213,7 +213,7 @@ describe('the secret of an endpoint', () => {
     const { id, path, secret } = await addEndpoint(caller, receiver.url);
     receiver.held.secret = secret;
     const paid: Promise<string>[] = [];
-    // As fast as the machine settles: a queue would only grow, and what is at its end would come too late.
+    // No faster than the machine settles: a growing queue would delay the last ones for too long.
     const timer = setInterval(() => {
       if (paid.length - receiver.signatures.length < 20) paid.push(caller.pay());
     }, 60);
@@ -229,7 +229,7 @@ describe('the secret of an endpoint', () => {
     expect(textOf(rotated, 'secret')).not.toBe(secret);
     const expiresInMs = Date.parse(textOf(rotated, 'previous_secret_expires_at')) - Date.now();
     expect(Math.round(expiresInMs / 3_600_000)).toBe(24);
-    // Whatever was claimed before the rotation, and so is signed with the old one alone, ends.
+    // Deliveries claimed before the rotation are signed with only the old secret. They end.
     const before = (await statusesOf(id)).length;
     await untilDelivered(before + 10);
     await expect

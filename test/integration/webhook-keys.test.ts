@@ -22,7 +22,7 @@ afterAll(async () => {
 const path = '/.well-known/corridor-webhook-keys';
 const keySet = z.object({ keys: z.array(z.object({ x: z.string(), whpk: z.string() })) });
 
-/** The keys as anybody reads them, without an API key. */
+/** Reads the keys without an API key, as anyone can. */
 async function publishedKeys() {
   const answer = await fetch(system.apiUrl + path);
   return { answer, keys: keySet.parse(await answer.json()).keys };
@@ -45,12 +45,12 @@ describe('a webhook', () => {
     const verdicts = await Promise.all(
       keys.map(({ x }) => verifyAsync(signature, Buffer.from(signed), Buffer.from(x, 'base64url'))),
     );
-    // The first key signs; the second is published for when it will.
+    // The first key signs; the second is published for a later rotation.
     expect(verdicts).toEqual([true, false]);
     const [key] = keys;
     const other = Buffer.from(`${signed} `);
     expect(await verifyAsync(signature, other, Buffer.from(key?.x ?? '', 'base64url'))).toBe(false);
-    // A library that knows v1 alone passes over the other signature.
+    // A library that only knows v1 ignores the other signature.
     const verified = new Webhook(textOf(added, 'secret')).verify(body, headers);
     expect(verified).toMatchObject({ type: 'payout.settled' });
   });

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
-/** An account whose one endpoint listens to everything, and its receiver. */
+/** An account with one endpoint that subscribes to all events, and its receiver. */
 async function openListener() {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
@@ -30,7 +30,7 @@ async function openListener() {
   return { accountId: account.id, client, receiver, endpoint };
 }
 
-/** Has the endpoint's workflow attempt what is pending. */
+/** Makes the endpoint's workflow attempt the pending deliveries. */
 async function attempt(endpoint: string): Promise<void> {
   await makeDue(system.database, endpoint);
   await wakeEndpoint(system.temporal, endpoint);
@@ -212,7 +212,7 @@ describe('a redelivery', () => {
     await attempt(endpoint);
     const first = await receiver.next(() => true);
     const event = first.headers['webhook-id'] ?? '';
-    // It arrives before it is recorded, and what is pending is not sent once more.
+    // The webhook arrives before it is recorded, and a pending delivery is not sent again.
     await eventually('the delivery is recorded', 20_000, async () => {
       const { data } = await deliveries(client, endpoint, '?status=delivered');
       return data.length === 1 ? true : undefined;
@@ -227,14 +227,14 @@ describe('a redelivery', () => {
     const second = await receiver.next((each) => each !== first);
     expect(idsOf([second])).toEqual([event]);
     expect(second.body).toBe(first.body);
-    // Neither a repeat of the request nor what is pending is sent once more.
+    // Neither a repeated request nor a pending delivery causes another webhook.
     expect((await again()).status).toBe(200);
     const other = await client(`POST /v1/events/${event}/redeliver`, {
       json: { webhook_endpoint: 'we_none' },
     });
     expect(other.body).toMatchObject({ code: 'parameter_invalid', param: 'webhook_endpoint' });
     expect(receiver.received).toHaveLength(2);
-    // Both attempts are in the log, the first with what it was.
+    // The log has both attempts, and the first keeps its result.
     const twice = await eventually('the second attempt is recorded', 20_000, async () => {
       const shown = await logOf();
       return shown.status === 'delivered' ? shown : undefined;

@@ -8,7 +8,7 @@ import { createSender, type SendOutcome } from '../../src/webhooks/sender.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
 
-// What a customer's name servers do reaches nobody else: webhooks, files, bank and database.
+// A customer's name servers must affect nobody else: webhooks, files, bank and database.
 
 const closers: (() => Promise<unknown>)[] = [];
 
@@ -16,7 +16,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A name server that answers 10.0.0.1 for `quick.example`, and nothing for any other name. */
+/** A name server that answers 10.0.0.1 for `quick.example`, and does not answer for any other name. */
 async function startNameServer() {
   const asked: string[] = [];
   const socket = createSocket('udp4').bind(0, '127.0.0.1');
@@ -72,7 +72,7 @@ it('looks up beside names without an answer what others need, on no thread of th
   const attempts = hosts.flatMap((host) =>
     Array.from({ length: 16 }, async () => void ended.push(await send('acct_slow', host))),
   );
-  // Each host is asked for two families of addresses, however many attempts wait for it.
+  // Each host is looked up for two address families, however many attempts wait for it.
   await eventually('all are asked for', 20_000, () => asked.length >= 32 || undefined);
   expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
   await Promise.all([readFile(new URL(import.meta.url)), lookup('localhost')]);
@@ -80,7 +80,7 @@ it('looks up beside names without an answer what others need, on no thread of th
   expect(asked.filter((label) => label.startsWith('silent'))).toHaveLength(32);
 
   await Promise.all(attempts);
-  // In the words of a name that leads inside: nobody learns which names there are.
+  // The same text as for a name that leads inside, so that callers cannot discover which names exist.
   const reason = 'the host leads to no public address';
   expect(ended).toEqual(Array(256).fill({ kind: 'blocked', reason, detail: 'ETIMEOUT' }));
   expect(await send('acct_slow', 'quick.example')).toMatchObject(leadsInside);

@@ -47,7 +47,7 @@ async function recordTypes(
   await recordWebhookEvents(system.database, events);
 }
 
-/** The ids of an account's events, in the order of their sequence. */
+/** The IDs of an account's events, in order of their sequence numbers. */
 async function idsOf(accountId: string): Promise<readonly string[]> {
   const rows = await system.database<{ id: string }[]>`
     select id from events where account_id = ${accountId} order by sequence`;
@@ -65,7 +65,7 @@ async function statusesOf(endpoint: string): Promise<readonly string[]> {
 const pending = async (endpoint: string) =>
   (await statusesOf(endpoint)).filter((status) => status === 'pending').length;
 
-/** What has arrived, by its `webhook-id`: sorted, as it comes in any order. */
+/** The `webhook-id` of everything received, sorted because the order of arrival varies. */
 const arrived = (received: readonly { readonly headers: Readonly<Record<string, string>> }[]) =>
   received.map(({ headers }) => headers['webhook-id'] ?? '').toSorted();
 
@@ -77,7 +77,7 @@ describe('a redelivery by a range of sequences', () => {
       index % 4 === 3 ? 'payout.settled' : 'payout.sent',
     );
     await recordTypes(accountId, types);
-    // Sequences 1 to 40, of which those of another type have no delivery.
+    // Sequences 1 to 40; the events of another type have no delivery.
     const outcomes = ['delivered', 'exhausted', 'canceled'];
     const ids = await idsOf(accountId);
     for (const [index, id] of ids.entries()) {
@@ -156,7 +156,7 @@ describe('a redelivery by a range of sequences', () => {
       await recordAttempts(sql, [{ ...ended, ...nothing, eventId: first }]);
       const range = { json: { from_sequence: 1, to_sequence: 4 } };
       const asked = await client(`POST /v1/webhook_endpoints/${endpoint}/redeliver`, range);
-      // Had it waited for the row that is locked here, it would have been given up.
+      // If it had waited for the row locked here, it would have timed out.
       expect(asked.status).toBe(200);
     });
     await expect
@@ -164,7 +164,7 @@ describe('a redelivery by a range of sequences', () => {
       .toEqual(Array(4).fill('delivered'));
     const rows = await system.database`
       select attempts from deliveries where event_id = any (${[first, second]}) order by event_id = ${second}`;
-    // The one under way was recorded as it was; the other went on with its schedule.
+    // The attempt in progress was recorded normally; the other delivery continued on its schedule.
     expect(rows.map(({ attempts }) => attempts)).toEqual([3, 4]);
   });
 

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
-/** On a machine that does much else: what is looked for are waits of 15 s and more. */
+/** Tolerance for a busy machine: the test looks for waits of 15 s or more. */
 const slackMs = 5_000;
 
 const samples = 20;
@@ -26,7 +26,7 @@ async function openVictim(): Promise<{ readonly payer: BatchPayer; readonly rece
   return { payer, receiver };
 }
 
-/** An account whose receiver takes webhooks and never answers. */
+/** An account whose receiver accepts webhooks and never responds. */
 async function openAttacker(): Promise<{ readonly payer: BatchPayer; readonly tarpit: Tarpit }> {
   const payer = await openBatchPayer(system, 1_000_000n);
   const tarpit = await startTarpit();
@@ -41,7 +41,7 @@ async function listen(payer: BatchPayer, url: string): Promise<void> {
   expect(added.status).toBe(201);
 }
 
-/** Sends so many payouts one after another: the 95th percentile of the times to `payout.settled`. */
+/** Sends payouts one after another; returns the 95th percentile of the time until `payout.settled`. */
 async function p95Of(
   { payer, receiver }: Awaited<ReturnType<typeof openVictim>>,
   send: (payer: BatchPayer) => Promise<string>,
@@ -56,12 +56,12 @@ async function p95Of(
   return tookMs.toSorted((a, b) => a - b)[Math.ceil(0.95 * samples) - 1] ?? Number.NaN;
 }
 
-/** A payout of its own: what its webhook is recognised by. */
+/** Sends a single payout; returns its ID, which identifies its webhook. */
 async function single({ client, item }: BatchPayer): Promise<string> {
   return textOf(await client('POST /v1/payouts', { form: item('Invoice 17') }), 'id');
 }
 
-/** A batch of one: what its webhook is recognised by. */
+/** Sends a batch of one; returns its ID, which identifies its webhook. */
 async function batch({ send, item }: BatchPayer): Promise<string> {
   return send([item('Salary 17')]);
 }
@@ -77,7 +77,7 @@ it.for([
     const idleMs = await p95Of(victim, send);
     const { payer, tarpit } = await openAttacker();
     await Promise.all(Array.from({ length: count }, () => send(payer)));
-    // What is measured is what the receiver holds up, and not what so many payouts cost.
+    // Measured is the effect of the slow receiver, and not the cost of so many payouts.
     await eventually('all of them are settled', 120_000, async () => {
       const [row] = await system.database<{ open: number }[]>`
         select count(*)::int as open from payouts

@@ -18,10 +18,10 @@ import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
 
-/** Receivers are on loopback, of which this API wants proof as production does of others. */
+/** Receivers are on loopback. This API requires proof of ownership for them, as production does. */
 beforeAll(async () => {
   const anywhere = { allowInsecure: true, allowPrivateAddresses: true };
-  // As many hosts as a test needs, of one machine.
+  // Resolves every name to this machine, so that a test can have any number of hosts.
   const lookups = guardedLookups(anywhere, async () => [{ address: '127.0.0.1', family: 4 }]);
   const open = createSender(anywhere, { limitMs: 1_500, lookups });
   const patient = createSender(anywhere, { lookups });
@@ -47,13 +47,13 @@ const message = z.looseObject({
 });
 type Message = z.infer<typeof message>;
 
-/** How a receiver answers, given what it is sent. */
+/** A receiver's way of answering a message. */
 type Answering = (response: ServerResponse, sent: Message, body: string) => unknown;
 
 const challengeOf = ({ data }: Message) => data.challenge ?? 'no challenge';
 const rightly: Answering = (response, sent) => response.end(challengeOf(sent));
 
-/** A receiver under a name that is not an address, so that its URL is taken. */
+/** A receiver under a host name instead of an address, so that its URL is accepted. */
 async function openReceiver(answering: Answering, host = 'localhost') {
   const held = { answering };
   const received: (Message & { readonly raw: string; readonly headers: Headers })[] = [];
@@ -76,7 +76,7 @@ async function openReceiver(answering: Answering, host = 'localhost') {
   return { url: `http://${host}:${port}/hooks`, held, received };
 }
 
-/** A receiver that answers nothing until it is to answer all: a test decides what is under way. */
+/** A receiver that holds all requests until told to answer: the test controls what is in flight. */
 async function openPatientReceiver(host = 'patient.example') {
   const waiting: (() => unknown)[] = [];
   const receiver = await openReceiver((response, sent) => {
@@ -119,13 +119,13 @@ async function settlePayout(client: ApiClient): Promise<string> {
   return id;
 }
 
-/** Its rows, oldest first. */
+/** The endpoint's rows, oldest first. */
 const probesOf = (endpointId: string) => system.database<{ host: string; begunAt: Date | null }[]>`
   select host, begun_at from webhook_probes where endpoint_id = ${endpointId} order by id`;
 
 /**
- * A verified endpoint whose receiver holds a test, and the key of another test that was not begun
- * meanwhile. Both have ended.
+ * A verified endpoint whose receiver holds a test message, and the key of another test that was not
+ * begun meanwhile. Both requests have ended.
  */
 async function addWithTestNotBegun(client: ApiClient) {
   const receiver = await openPatientReceiver();
@@ -209,7 +209,7 @@ describe('a challenge', () => {
     expect(headers['webhook-id']).toBe(challenge?.id);
     new Webhook(secret).verify(challenge?.raw ?? '', headers);
 
-    // Nothing is sent to one that is enabled.
+    // An enabled endpoint gets no challenge.
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
     expect(receiver.received).toHaveLength(1);
     await settlePayout(client);
@@ -252,7 +252,7 @@ describe('a challenge', () => {
     expect(textOf(refused, 'detail')).toContain('Expected a 2xx response within 15 seconds');
     expect(receiver.received).toHaveLength(1);
     expect(await statusOf(client, path)).toBe('unverified');
-    // What is repaired is verified without more ado.
+    // A repaired receiver is verified without further steps.
     receiver.held.answering = rightly;
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
   });
@@ -338,7 +338,7 @@ describe('a challenge', () => {
     expect(await statusOf(client, path)).toBe('unverified');
     expect([receiver.received.length, other.received.length]).toEqual([0, 1]);
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
-    // The same key: the test that was not sent.
+    // The same key repeats the test that was not sent.
     const test = await client(`POST ${verified.path}/test`, { idempotencyKey });
     expect(test).toMatchObject({ status: 200, body: { delivered: true } });
     expect(other.received).toHaveLength(2);
@@ -388,7 +388,7 @@ describe('a new URL of an endpoint that is verified', () => {
     expect(changed).toMatchObject({ status: 200, body: { ...json, status: 'enabled' } });
     const challenged = other.received.map(({ type, data }) => [type, data['webhook_endpoint']]);
     expect(challenged).toEqual(Array(2).fill(['webhook_endpoint.challenge', id]));
-    // What changes nothing asks nobody: a repeat, the same URL, an update without one.
+    // Requests that change nothing send no challenge: a replay, the same URL, an update without a URL.
     const back = await client(`POST ${path}`, { json: { url: old.url } });
     expect(back.status).toBe(200);
     const repeat = await client(`POST ${path}`, { json, idempotencyKey });
@@ -406,7 +406,7 @@ describe('a new URL of an endpoint that is verified', () => {
     const json = { url: other.url, status: 'enabled' };
     expect(await client(`POST ${path}`, { json })).toMatchObject({ status: 422 });
     expect(await statusOf(client, path)).toBe('disabled');
-    // It has been verified at its own URL.
+    // It has been verified at its current URL.
     expect(await client(`POST ${path}/verify`)).toMatchObject({ body: { status: 'disabled' } });
     expect(await client(`POST ${path}`, { json: { status: 'enabled' } })).toMatchObject({
       body: { status: 'enabled', url: old.url },
@@ -484,7 +484,7 @@ describe('a test message', () => {
       expect(count).toBe(1);
       return client(`POST ${path}/test`, { idempotencyKey });
     };
-    // Within the 20 s of its activity something may come.
+    // The result may still come within the activity's 20 s.
     expect(await begunAgo('20 seconds')).toMatchObject({ status: 503 });
     const outcome = {
       ...{ object: 'webhook_test', webhook_endpoint: id, delivered: false, http_status: null },
@@ -517,7 +517,7 @@ describe('challenges and tests to a host', () => {
   it('are at most ten an hour of an account, so a stranger gets no more and no event', async () => {
     const { client, apiKey, accountId } = await openCaller();
     const stranger = await openReceiver((response) => response.end('hello'));
-    // The same host on two ports.
+    // The same host with two ports.
     const another = await openReceiver((response) => response.end('hello'));
     const endpoints = [
       await addEndpoint(client, stranger.url),
@@ -548,7 +548,7 @@ describe('challenges and tests to a host', () => {
     expect(sent).toEqual(Array(10).fill('webhook_endpoint.challenge'));
     for (const { id } of endpoints) expect(await deliveriesTo(id)).toBe(0);
 
-    // Each account has its own, and the oldest makes room when its hour is over.
+    // Each account has its own quota, and the oldest challenge frees a place after an hour.
     const other = await openCaller();
     const { path } = await addEndpoint(other.client, stranger.url);
     expect(await other.client(`POST ${path}/verify`)).toMatchObject({ status: 422 });
@@ -567,7 +567,7 @@ describe('challenges and tests to a host', () => {
     );
     const answers = await Promise.all(endpoints.map(({ path }) => client(`POST ${path}/verify`)));
     const refused = answers.filter(({ body }) => body['code'] === 'rate_limited');
-    // Of the ten that count, some find more than four under way.
+    // Of the ten that count, some find more than four in flight.
     const sent = answers.filter(({ status }) => status === 422);
     const rows = await system.database`select from webhook_probes where account_id = ${accountId}`;
     expect([refused.length, rows.count, stranger.received.length]).toEqual([4, 10, sent.length]);
@@ -577,7 +577,7 @@ describe('challenges and tests to a host', () => {
     const { client, accountId } = await openCaller();
     const receiver = await openReceiver((response) => response.end('hello'), 'n0.example');
     const { id, path } = await addEndpoint(client, receiver.url);
-    // One machine under as many names as an attacker likes; the oldest was sent 55 minutes ago.
+    // One machine under as many names as an attacker likes; the oldest challenge was sent 55 minutes ago.
     await system.database`
       insert into webhook_probes
         (id, account_id, endpoint_id, kind, url, host, created_at, begun_at, outcome)
@@ -598,7 +598,7 @@ describe('challenges and tests to a host', () => {
     expect(waitSeconds).toBeGreaterThan(240);
     expect(waitSeconds).toBeLessThanOrEqual(300);
     expect(receiver.received).toHaveLength(2);
-    // When the oldest has ended there is room for one.
+    // When the oldest has expired there is room for one.
     await system.database`
       update webhook_probes set created_at = created_at - interval '5 minutes'
        where account_id = ${accountId} and host = 'n1.example'`;
@@ -621,7 +621,7 @@ describe('challenges and tests to a host', () => {
     expect(textOf(refused, 'detail')).toContain('and four of an account');
     expect(refused.headers.get('retry-after')).toBe('1');
     expect(await probesOf(id)).toMatchObject([{ begunAt: null }]);
-    // Another account finds its place.
+    // Another account still gets a place.
     const other = await openCaller();
     await addVerified(other.client, (await openReceiver(rightly)).url);
     expect(receiver.received).toHaveLength(4);
@@ -660,7 +660,7 @@ describe('challenges and tests to a host', () => {
       (await system.database`select from webhook_probes where endpoint_id = ${id}`).count;
     await purgeProbes(system.worker, 10_000);
     expect(await count()).toBe(1);
-    // The first characters of an id are its time: this one is of 2020.
+    // The first characters of an ID encode its time: this one is from 2020.
     await system.database`
       update webhook_probes set id = 'prb_01dxf6dt00' || right(id, 16) where endpoint_id = ${id}`;
     await purgeProbes(system.worker, 10_000);

@@ -21,7 +21,7 @@ type Caller = {
   readonly pay: () => Promise<string>;
 };
 
-/** An account of its own for a test, so that its endpoints hear nothing of other tests. */
+/** A separate account for a test, so that its endpoints get no events of other tests. */
 async function openCaller(apiVersion = '2026-06-01'): Promise<Caller> {
   const { apiKey } = await createTestAccount(system.database, { apiVersion });
   const client = createClient(system.apiUrl, apiKey);
@@ -60,14 +60,14 @@ async function addEndpoint(
 
 const about = (payout: string) => (webhook: ReceivedWebhook) => webhook.body.includes(payout);
 
-/** Waits until the receiver has that many webhooks about the payout, and answers them. */
+/** Waits until the receiver has this many webhooks about the payout, and returns them. */
 async function heard(receiver: Receiver, payout: string, count: number) {
   const matching = () => receiver.received.filter(about(payout));
   await receiver.next(() => matching().length >= count);
   return matching();
 }
 
-/** What the endpoint is or was owed, in the order of the events. */
+/** The endpoint's deliveries, in the order of the events. */
 function deliveriesTo({ id }: Endpoint) {
   return system.database<{ type: string; payout: string; status: string; attempts: number }[]>`
     select e.type, e.subject_id as payout, d.status, d.attempts
@@ -75,7 +75,7 @@ function deliveriesTo({ id }: Endpoint) {
      where d.endpoint_id = ${id} order by e.sequence`;
 }
 
-/** Waits until the endpoint's deliveries are these; a webhook arrives before its row says so. */
+/** Waits until the endpoint's deliveries match; a webhook arrives before its row is updated. */
 async function untilDeliveries(endpoint: Endpoint, wanted: readonly object[]): Promise<void> {
   await expect
     .poll(async () => [...(await deliveriesTo(endpoint))], { timeout: 15_000 })
@@ -117,7 +117,7 @@ describe('an endpoint that answers', () => {
     const [firstAt, secondAt] = [first, second].map((webhook) =>
       Number(webhook?.headers['webhook-timestamp']),
     );
-    // Each attempt is signed at its own time, or a receiver would take it for a replay.
+    // Each attempt has a new timestamp and signature; otherwise a receiver would take it for a replay.
     expect(secondAt).toBeGreaterThan(firstAt ?? Number.NaN);
     const verifier = new Webhook(endpoint.secret);
     for (const webhook of [first, second]) {
@@ -125,7 +125,7 @@ describe('an endpoint that answers', () => {
       expect(verified).toMatchObject({ type: 'payout.settled', data: { id: payout } });
     }
     await untilDeliveries(endpoint, [{ payout, status: 'delivered', attempts: 2 }]);
-    // Nothing is owed any more, so the endpoint's workflow ends.
+    // Nothing is left to deliver, so the endpoint's workflow ends.
     await system.temporal.workflow.getHandle(`webhook/${endpoint.id}`).result();
     expect(receiver.received).toHaveLength(2);
   });
@@ -171,7 +171,7 @@ describe('an endpoint hears', () => {
     ];
     const payout = await caller.pay();
     await Promise.all([heard(sent, payout, 1), heard(settled, payout, 1), heard(all, payout, 2)]);
-    // The rows were written with the events: who has none will never hear.
+    // The rows were written with the events: an endpoint without one never gets the event.
     const owed = await Promise.all(
       endpoints.map(async (endpoint) => (await deliveriesTo(endpoint)).map(({ type }) => type)),
     );
@@ -231,7 +231,7 @@ describe('an endpoint hears', () => {
 describe('the example of a webhook', () => {
   const version = '2026-11-15';
 
-  /** What is sent, with what differs from one to the next by its type: times, ids, amounts. */
+  /** The form of a message, with values that vary replaced by their types: times, IDs, amounts. */
   const formOf = (value: unknown, name = ''): unknown => {
     if (Array.isArray(value)) return value.map((each) => formOf(each));
     if (value === null || said.has(name)) return value;
@@ -303,7 +303,7 @@ describe('the example of a webhook', () => {
       );
       const { data, ...message } = JSON.parse(body);
       const example = webhookExample(type, version);
-      // How many events share a request is another test's business, and so is why one was disabled.
+      // Other tests cover the number of events per request and the reason for disabling an endpoint.
       const [got, shown] =
         type === 'event.batch'
           ? [
@@ -350,7 +350,7 @@ describe('the feed of events', () => {
 
     const events: z.infer<typeof page>['data'] = [];
     let hasMore = true;
-    // Forty events are six pages of seven; a feed that never ends fails the test.
+    // Forty events are six pages of seven; the limit makes an endless feed fail the test.
     for (let pages = 0; hasMore && pages < 10; pages += 1) {
       const after = events.at(-1)?.sequence ?? 0;
       const answer = await caller.client(`GET /v1/events?limit=7&after=${after}`);
