@@ -13,7 +13,7 @@ import { findCorridor } from '../fixtures/corridors.js';
 
 const fiveMinutesMs = 300_000;
 
-/** 1,000.00 USD that become 852.02 EUR. */
+/** 1,000.00 USD that are converted to 852.02 EUR. */
 const quote: LockedQuote = {
   sourceCurrency: 'USD',
   destinationCurrency: 'EUR',
@@ -49,7 +49,7 @@ const live: PayoutRequest = {
   amount: 100_000n,
 };
 
-/** A beneficiary whose details have been the same for a year. */
+/** A beneficiary whose details have not changed for a year. */
 function receiving(currency: string) {
   const ageMs = 365n * 24n * 60n * 60n * 1000n;
   return { currency, since: new Date('2025-11-21T12:00:00.000Z'), ageMs };
@@ -267,7 +267,7 @@ describe('a payout at the live rate', () => {
     const found = { ...empty, beneficiary: receiving('EUR') };
     const steps: readonly (readonly [PayoutRequest, Facts])[] = [
       [old, empty],
-      // Nobody can say what it would cost before it is known in which currency it arrives.
+      // Without the destination currency, the cost cannot be known.
       [{ ...young, amount: 1n }, empty],
       [{ ...young, amount: 1n }, found],
       [young, found],

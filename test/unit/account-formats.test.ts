@@ -19,7 +19,7 @@ const cases: ReadonlyMap<string, { valid: readonly Case[]; invalid: readonly Cas
   Object.entries(numbers),
 );
 
-/** The fields of which no kind of account in the country takes the value. */
+/** The fields whose value is invalid for every kind of account in the country. */
 function refusedFields(country: string, details: Case['details']): readonly string[] {
   const rules = accountRulesOf(country).flat();
   return Object.entries(details)
@@ -42,7 +42,7 @@ describe.each([...cases])('published numbers of %s', (country, { valid, invalid 
     const whole = accountRulesOf(country).filter((rules) =>
       rules.every(({ field, required }) => !required || field in details || isOfHolder(field)),
     );
-    // Those that name a whole account are taken as a beneficiary.
+    // Details that name a whole account are accepted as a beneficiary.
     const sent = { ...exampleOf(country), ...noAccount, ...details };
     if (whole.length > 0)
       expect(validateBeneficiary(sent, today)).toHaveProperty('country', country);
@@ -53,7 +53,7 @@ describe.each([...cases])('published numbers of %s', (country, { valid, invalid 
   });
 });
 
-/** The day of every request here. */
+/** The date of every request in this file. */
 const today = '2026-11-23';
 
 const identity: ReadonlySet<string> = new Set(['type', 'name', 'country', 'currency']);
@@ -62,11 +62,11 @@ const noAccount = Object.fromEntries(
   beneficiaryFields.flatMap((field) => (isOfHolder(field) ? [] : [[field, undefined]])),
 );
 
-/** The kinds of account that receive the national currency, the usual one first. */
+/** The kinds of account that receive the national currency, the most common one first. */
 const kindsOf = (country: string) =>
   accountRulesOf(country, nationalAccounts(country, undefined)?.currency);
 
-/** The usual fields of a country with the examples that its requirements give. */
+/** The required fields of a country with the examples from its requirements. */
 function exampleOf(country: string, kind = 0): SentDetails {
   const rules = kindsOf(country)[kind] ?? [];
   return Object.fromEntries(
@@ -239,7 +239,7 @@ describe('of what is sent together', () => {
       { country: 'GB', routing_number: '６６３７４９５８' },
     ]) {
       const refused = validateBeneficiary({ ...exampleOf(slip.country), ...slip }, today);
-      // What is expected names an example of ours.
+      // The expected value contains our own example.
       const text = JSON.stringify(refused).replaceAll(/"expected":"[^"]*"/g, '');
       expect(text).toMatch(/"\*{4}[^"]{3,4}"/);
       expect(text).not.toMatch(/\p{Nd}{5}|5698/u);
@@ -321,9 +321,9 @@ describe('accounts in Nigeria', () => {
     ['058', '0000014579'],
     ['011', '0000014578'],
     ['011', '0000014597'],
-    // The bank of 5 digits in place of one of 3, whose code its own looks like.
+    // A bank with a 5-digit code instead of the 3-digit one that its code resembles.
     ['50547', '0000014579'],
-    // github:transferwise/api-docs@4f9a383 source/includes/reference/_recipients.md, a made-up number.
+    // An invented number, from github:transferwise/api-docs@4f9a383 source/includes/reference/_recipients.md.
     ['044', '0584412903'],
   ])('are refused where the bank code does not check them: %s %s', (bank, account) => {
     const sent = { ...nigerian, bank_code: bank, account_number: account };

@@ -79,7 +79,7 @@ describe('the calendar of', () => {
     const editions = Object.entries(calendars)
       .flatMap(([currency, all]) => all.map((edition) => ({ currency, ...edition })))
       .sort((one, other) => (one.from < other.from ? -1 : one.from > other.from ? 1 : 0));
-    // How many there were at a release, and what they said. A line may be added, none changed.
+    // Each release adds its number of editions and their digest. Lines may be added, but never changed.
     for (const [count, digest] of [[41, '297163118e4f2035']] as const) {
       const then = JSON.stringify(editions.slice(0, count));
       expect(createHash('sha256').update(then).digest('hex').slice(0, 16)).toBe(digest);
@@ -92,7 +92,7 @@ describe('the calendar of', () => {
 
 describe('a payout', () => {
   const cases: readonly (readonly [string, string, string, string])[] = [
-    // What, pair, accepted at, arrives at the latest by.
+    // Case, currency pair, accepted at, latest arrival.
     ['before the cut-off', 'GBP GBP', '2026-11-23T14:59:59.999Z', '2026-11-23T23:59:59.999Z'],
     ['at the cut-off', 'GBP GBP', '2026-11-23T15:00:00.000Z', '2026-11-24T23:59:59.999Z'],
     ['a day later', 'EUR EUR', '2026-11-23T12:59:00Z', '2026-11-24T22:59:59.999Z'],
@@ -113,7 +113,7 @@ describe('a payout', () => {
     ['from where it is closed', 'USD JPY', '2026-11-26T01:00:00Z', '2026-11-27T14:59:59.999Z'],
     ['only to there', 'JPY JPY', '2026-11-26T01:00:00Z', '2026-11-26T14:59:59.999Z'],
     ['over two holidays', 'CNY KWD', '2026-02-12T12:00:00Z', '2026-03-01T20:59:59.999Z'],
-    // It leaves New York on Wednesday; that New York is closed on Thursday holds nothing up.
+    // It leaves New York on Wednesday, so the holiday there on Thursday delays nothing.
     ['that has left', 'USD EUR', '2026-11-25T12:00:00Z', '2026-11-26T22:59:59.999Z'],
     ['by local time, not by UTC', 'JPY JPY', '2026-11-24T15:00:00Z', '2026-11-25T14:59:59.999Z'],
     ['on the last known day', 'GBP GBP', '2028-12-29T12:00:00Z', '2028-12-29T23:59:59.999Z'],
@@ -143,14 +143,14 @@ describe('a payout', () => {
   });
 
   const currency = fc.constantFrom(...corridorCurrencies());
-  // Beyond them an arrival may lie after the last year.
+  // After this range an arrival may be later than the last known year.
   const instant = fc.date({
     min: beginning,
     max: new Date('2028-12-10T00:00:00Z'),
     noInvalidDate: true,
   });
 
-  // The longest of all pairs and days is 17.4: from the Spring Festival into Kuwait's national days.
+  // The longest duration for any pair and day is 17.4: from the Spring Festival into Kuwait's national days.
   it('arrives within 18 days, on a business day, no sooner than an earlier one', () => {
     fc.assert(
       fc.property(currency, currency, instant, instant, (source, destination, one, other) => {
@@ -190,7 +190,7 @@ describe('a later edition', () => {
     vi.doUnmock('../../src/domain/bankCalendars.json');
     const arrivalAt = (at: string) =>
       changed.estimatedArrival('GBP', 'GBP', new Date(at))?.toISOString();
-    // What was said on the evening before stays, though the bank will be closed on Thursday.
+    // An estimate of the evening before is kept, although the bank will be closed on Thursday.
     expect(arrivalAt('2026-12-01T23:59:59.999Z')).toBe('2026-12-02T23:59:59.999Z');
     expect(arrivalAt('2026-12-02T09:59:00Z')).toBe('2026-12-02T23:59:59.999Z');
     expect(arrivalAt('2026-12-02T10:00:00Z')).toBe('2026-12-04T23:59:59.999Z');

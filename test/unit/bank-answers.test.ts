@@ -24,7 +24,7 @@ describe('a line of a statement', () => {
     { amount: '0' },
     { amount: '9223372036854775808' },
     { amount: '-1' },
-    // PostgreSQL would take each of these for a time.
+    // PostgreSQL would accept each of these as a time.
     { at: 'now' },
     { at: 'infinity' },
     { at: '2026-11-20T12:00:00' },
@@ -43,7 +43,7 @@ it('what people read of the bank is one line that it cannot forge', () => {
 
 describe('a time of the bank', () => {
   it.each([
-    // Neither is a time to PostgreSQL, whose offsets end at 15:59.
+    // PostgreSQL rejects both, because its offsets end at 15:59.
     ['2026-11-20T23:00:00+23:59', '2026-11-19T23:01:00.000Z'],
     ['2026-11-20T00:00:00-16:00', '2026-11-20T16:00:00.000Z'],
   ])('%s is one that the database takes', (at, utc) => {

@@ -43,7 +43,7 @@ const described = z.object({
   properties: z.looseObject({ address: z.object({ required: z.array(z.string()) }) }),
 });
 
-/** Whether the rules that validate take a body. */
+/** Whether the validation rules accept a body. */
 function isTaken(sentBody: Body): boolean {
   const sent = Object.entries(sentBody).flatMap(([name, value]) =>
     typeof value === 'string'
@@ -59,7 +59,7 @@ const without = <T>(all: Readonly<Record<string, T>>, name: string) =>
 const ajv = new Ajv2020({ strict: true });
 
 describe('the JSON Schema of what a country requires', () => {
-  // Countries whose accounts all have an IBAN differ by that alone.
+  // Countries whose accounts all have an IBAN only differ in the IBAN.
   const cases = [...nationalCountries, 'DE', 'JE'].flatMap((country) =>
     beneficiaryTypes.map((type) => [country, type] as const),
   );
@@ -82,7 +82,7 @@ describe('the JSON Schema of what a country requires', () => {
         { ...example, currency: 'XXX' },
       ];
       for (const each of wrong) expect([validate(each), isTaken(each)]).toEqual([false, false]);
-      // One that the parameters do not know never reaches the rules.
+      // An unknown parameter never reaches the rules.
       expect(validate({ ...example, account_no: '1' })).toBe(false);
     }
   });

@@ -11,7 +11,7 @@ import { corridorCurrencies } from '../../src/domain/corridor.js';
 import { beneficiaryFields, type SentDetails } from '../../src/domain/fieldRule.js';
 import type { Refusal } from '../../src/domain/refusal.js';
 
-/** The day of every request here. */
+/** The date of every request in this file. */
 const today = '2026-11-23';
 
 const german = {
@@ -44,7 +44,7 @@ function refusals(sent: SentDetails): readonly Refusal[] {
   return result;
 }
 
-/** Code and parameter of every refusal, which is what a program acts on. */
+/** The code and parameter of every refusal, which programs act on. */
 function verdicts(sent: SentDetails): string[] {
   return refusals(sent).map(({ code, param }) => `${code} ${param}`);
 }
@@ -57,10 +57,10 @@ describe('an account with an IBAN', () => {
     ['NO', 'NO9386011117947'],
     ['MT', 'MT84MALT011000012345MTLCAST001S'],
     ['SA', 'SA0380000000608010167519'],
-    // A territory whose accounts are French ones.
+    // A territory whose accounts are French accounts.
     ['RE', 'FR1420041010050500013M02606'],
   ])('in %s is accepted with %s', (country, iban) => {
-    // Strictly: a field that was not sent is absent, and not there without a value.
+    // Strict, because a field that was not sent must be absent rather than undefined.
     expect(accepted({ ...german, country, iban })).toStrictEqual({ ...german, country, iban });
   });
 
@@ -160,7 +160,7 @@ describe('an account with an IBAN', () => {
   });
 
   test('has national check digits too', () => {
-    // The IBAN's own check digits match; those of the French account do not.
+    // The IBAN's own check digits are valid; those of the French account are not.
     const [refusal] = refusals({ ...german, country: 'FR', iban: 'FR8420041010050500013M02607' });
     expect(refusal?.detail).toContain('The national check digits of the IBAN are wrong');
   });
@@ -225,7 +225,7 @@ describe('an account in the United States', () => {
 
   test.each([
     ['routing_number', '000000000'],
-    // Their check digits are right, and no district has these numbers.
+    // The check digits are valid, but no district has these numbers.
     ['routing_number', '130000006'],
     ['routing_number', '200000004'],
     ['routing_number', '330000000'],
@@ -233,7 +233,7 @@ describe('an account in the United States', () => {
     ['routing_number', '730000008'],
     ['routing_number', '810000009'],
     ['routing_number', '990000000'],
-    // Nine of their ten digits are a good number.
+    // Nine of the ten digits form a valid number.
     ['routing_number', '0210000210'],
     ['routing_number', '1021000021'],
     ['routing_number', '02100002'],
@@ -347,7 +347,7 @@ describe('the rules of a country', () => {
         expect(fields).toEqual(beneficiaryFields.filter((field) => fields.includes(field)));
       }
     }
-    // Some countries print numbers like IBANs without being in the registry.
+    // Some countries print numbers that look like IBANs, but are not in the registry.
     for (const country of ['LK', 'DZ', 'AO', '']) {
       expect(accountRulesOf(country)).toEqual([]);
       expect(beneficiaryCountries()).not.toContain(country);
@@ -355,7 +355,7 @@ describe('the rules of a country', () => {
   });
 
   test('say in a sentence what each field has to be', () => {
-    // test/unit/holder.test.ts has those of the holder.
+    // test/unit/holder.test.ts covers the holder's fields.
     const isOfEveryCountry = (field: string) =>
       /^(country|name_latin|date|registration|address)/.test(field);
     const sentencesOf = (country: string) =>

@@ -18,7 +18,7 @@ const rows = firstTerms.map((terms) => ({
   ...{ ...terms, accountId: null, validFrom: asOf, validUntil: null },
 }));
 
-/** An exact fraction, which is all that this file knows of numbers. */
+/** An exact fraction, the only kind of number in this file. */
 type Fraction = { readonly over: bigint; readonly under: bigint };
 
 function fraction(text: string): Fraction {
@@ -29,7 +29,7 @@ const times = (a: Fraction, b: Fraction) => ({ over: a.over * b.over, under: a.u
 const divided = (a: Fraction, b: Fraction) => ({ over: a.over * b.under, under: a.under * b.over });
 const sameAs = (a: Fraction, b: Fraction) => a.over * b.under === b.over * a.under;
 
-/** Whole units of 10^-digits: rounded down, up, or half to even. */
+/** Rounds to whole units of 10^-digits: down, up, or half to even. */
 function rounded({ over, under }: Fraction, digits: number, how: 'down' | 'up' | 'even'): Fraction {
   const scale = 10n ** BigInt(digits);
   const below = (over * scale) / under;
@@ -41,7 +41,7 @@ function rounded({ over, under }: Fraction, digits: number, how: 'down' | 'up' |
   return { over: below + (isUp ? 1n : 0n), under: scale };
 }
 
-/** The decimals that leave so many significant digits of a number. */
+/** The number of decimals that gives a number this many significant digits. */
 function decimalsFor({ over, under }: Fraction, significant: number): number {
   let decimals = significant;
   while ((over * 10n ** BigInt(decimals)) / under >= 10n ** BigInt(significant)) decimals -= 1;

@@ -10,7 +10,7 @@ const runTool = (tool: string, args: readonly string[]) =>
   execFileSync(process.execPath, [tool, ...args], { cwd: root, encoding: 'utf8' });
 const run = (...args: readonly string[]) => runTool('tools/capacity.mjs', args);
 
-/** The figure of a line of what the tool prints. */
+/** The figure in one line of the tool's output. */
 function figureOf(text: string, name: string): number {
   const line = text.split('\n').find((each) => each.startsWith(name));
   return Number.parseFloat(line?.slice(34).trim() ?? '');

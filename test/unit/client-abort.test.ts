@@ -8,7 +8,7 @@ const reason = new Error('The user has left.');
 const { data } = webhookExample('payout.sent', '2026-11-15');
 const sent = z.looseObject({ id: z.string() }).parse(data);
 
-/** A client whose requests are answered by a function, and the keys that it has sent. */
+/** A client whose requests are answered by a function, and the idempotency keys that it has sent. */
 function openClient(answer: (signal: AbortSignal) => Promise<Response> | Response) {
   const keys: (string | null)[] = [];
   const corridor = new Corridor({
@@ -21,7 +21,7 @@ function openClient(answer: (signal: AbortSignal) => Promise<Response> | Respons
   return { corridor, keys };
 }
 
-/** Never answers; rejects as fetch does when the signal is aborted. */
+/** Never responds; rejects like fetch when the signal is aborted. */
 function unanswered(signal: AbortSignal): Promise<Response> {
   return new Promise((_resolve, reject) => {
     const end = () => reject(signal.reason instanceof Error ? signal.reason : reason);
@@ -62,7 +62,7 @@ describe('a write of the TypeScript client that is aborted', () => {
   ] as const)('tells its key %s', async (_when, answer) => {
     const leaving = new AbortController();
     const { corridor, keys } = openClient((signal) => {
-      // After the client has done all it does with this answer.
+      // After the client has finished processing this answer.
       setImmediate(() => leaving.abort(reason));
       return answer(signal);
     });

@@ -13,7 +13,7 @@ const generated = [
   'python/src/corridor/params.py',
 ];
 
-/** The two digests that the generator wrote at the top of a file, and what follows them. */
+/** The two digests that the generator writes at the top of a file, and the rest of the file. */
 function partsOf(file: string) {
   const [first = '', document = '', types = '', ...rest] = readFileSync(
     clients + file,

@@ -13,9 +13,9 @@ import { payoutCommands } from '../../src/cli/payouts.js';
 import { wrapped } from '../../src/cli/table.js';
 import { works } from '../../src/cli/works.js';
 
-// One table says which commands there are: parsing, help and completion are made of it.
+// One table defines all commands: parsing, help and completion are derived from it.
 
-/** What main.ts does without a database. */
+/** The commands that main.ts runs without a database. */
 const local = ['start', 'demo', 'rehearse', 'listen', 'sign-in', 'completion', 'help'];
 
 it('every command does something', () => {

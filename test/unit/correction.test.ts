@@ -34,7 +34,7 @@ const overpaid = post(acceptEntry(amounts), settleEntry(amounts), {
   ],
 });
 
-/** What a correction books, as text; or why it does not. */
+/** The postings of a correction as text, or the reason for its refusal. */
 function shown(correction: Correction, posted: readonly PostedEntry[]) {
   const entry = correctionOf(correction, amounts, posted);
   if (typeof entry === 'string') return entry;
@@ -171,7 +171,7 @@ describe('a correction is refused', () => {
     const cleared = correctionOf(clear('house'), amounts, paidLate);
     if (typeof cleared === 'string') throw new Error(cleared);
     expect(shown(reverse('3'), post(...paidLate, cleared))).toContain('Only 0.00 EUR');
-    // The other way round it is undone step by step.
+    // In the opposite order it can be undone step by step.
     const undone = correctionOf(reverse('4'), amounts, post(...paidLate, cleared));
     if (typeof undone === 'string') throw new Error(undone);
     const again = post(...paidLate, cleared, undone);
@@ -183,7 +183,7 @@ describe('a correction is refused', () => {
 const { perEuro } = await referenceSource.fetch();
 const currencies = ['USD', 'EUR', 'JPY', 'KWD', 'IDR'] as const;
 
-/** The frozen amounts of any payout. */
+/** The frozen amounts of an arbitrary payout. */
 const anyFrozen = fc
   .record({
     sourceCurrency: fc.constantFrom(...currencies),
@@ -200,7 +200,7 @@ const anyFrozen = fc
 const anyCorrection = fc.oneof(
   fc.record({
     kind: fc.constant('lateReturn' as const),
-    // Shares of what was paid, in hundredths, from none to more than all of it.
+    // Shares of the paid amount in hundredths, from nothing to more than all of it.
     hundredths: fc.bigInt(0n, 120n),
   }),
   fc.record({
@@ -245,7 +245,7 @@ test('after any corrections every currency sums to zero, and suspense is never o
           }
           expect(sumOn(entries, 'suspense', destinationCurrency)).toBeLessThanOrEqual(0n);
         }
-        // Whatever was done, the house can end it: then nothing is in suspense.
+        // Whatever happened, the house can clear suspense completely.
         const last = correctionOf(clear('house'), amounts, post(...entries));
         if (typeof last !== 'string') entries.push(last);
         expect(sumOn(entries, 'suspense', destinationCurrency)).toBe(0n);

@@ -36,7 +36,7 @@ function json(body: string): Result {
 const inspector = new Session();
 inspector.connect();
 
-// V8 counts only what is compiled after this, so it comes before the first test.
+// V8 only counts code compiled after this, so it must come before the first test.
 beforeAll(async () => {
   await inspector.post('Profiler.enable');
   await inspector.post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
@@ -47,7 +47,7 @@ afterAll(async () => {
   inspector.disconnect();
 });
 
-/** What was refused, as "code param", or what was decoded if nothing was. */
+/** The refusals as "code param", or the decoded value if there are none. */
 function refused(result: Result): unknown {
   if (!isUndecoded(result)) return result;
   return result.map(({ code, param }) => (param === undefined ? code : `${code} ${param}`));
@@ -281,7 +281,7 @@ function isJsonObject(text: string): boolean {
 describe('both styles', () => {
   type Tree = string | readonly Tree[] | { readonly [name: string]: Tree };
 
-  // A form cannot say an empty list or object, and reads a name of digits as an index.
+  // A form cannot express an empty list or object, and treats a numeric name as an index.
   const name = fc
     .string({ unit: 'binary', minLength: 1, maxLength: 8 })
     .filter((text) => !/[[\]\0]|^\d+$|^(__proto__|constructor|prototype)$/.test(text));
@@ -407,7 +407,7 @@ describe('the caps', () => {
     expect(refused(json(`{"a":[{"b":${asJson(full + 1)}}]}`))).toEqual(['body_malformed']);
     const ndjson = decodeBody(Buffer.from(`{}\n${asJson(full + 1)}`), 'application/x-ndjson', true);
     expect(refused(ndjson)).toEqual(['body_malformed payouts[1]']);
-    // Items of a list are no names.
+    // Items of a list do not count as names.
     expect(
       isUndecoded(
         form(
@@ -443,9 +443,9 @@ describe('the caps', () => {
 });
 
 describe('the work', () => {
-  /** How often the blocks of the decoder ran for one body, as V8 counts them. */
+  /** The number of times that blocks of the decoder ran for one body, as counted by V8. */
   async function steps(body: string, contentType: string): Promise<number> {
-    // Taking the counts also sets them back to zero.
+    // Taking the counts also resets them to zero.
     await inspector.post('Profiler.takePreciseCoverage');
     const result = decodeBody(Buffer.from(body), contentType, true);
     const { result: scripts } = await inspector.post('Profiler.takePreciseCoverage');
@@ -457,7 +457,7 @@ describe('the work', () => {
       .reduce((sum, { count }) => sum + count, 0);
   }
 
-  /** How often functions of the decoder were called for one body. */
+  /** The number of calls of the decoder's functions for one body. */
   async function calls(body: string, contentType: string): Promise<number> {
     await inspector.post('Profiler.takePreciseCoverage');
     decodeBody(Buffer.from(body), contentType, true);
@@ -509,7 +509,7 @@ describe('the work', () => {
     ['NDJSON', ndjsonOf, 'application/x-ndjson'],
     ['CSV', csvOf, 'text/csv'],
   ])('grows with the items of %s, and no faster', async (_, bodyOf, contentType) => {
-    // The first counts hold more than this body's steps where other tests ran before.
+    // The first counts include steps of earlier tests.
     await steps(bodyOf(500), contentType);
     const few = await steps(bodyOf(500), contentType);
     const many = await steps(bodyOf(5_000), contentType);

@@ -21,7 +21,7 @@ const missing: Stop = { file: '', functions: [], on: '' };
 
 const named = (text: string) => [...text.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
 
-/** The walks of docs/architecture.md: one for each table of its section. */
+/** The walks in docs/architecture.md: one per table in its section. */
 function walksOf(architecture: string): readonly (readonly Stop[])[] {
   const [, section = ''] = architecture.split('### One payout, file by file\n');
   const tables = section.split('\n## ')[0]?.match(/(^\|.*\n)+/gm) ?? [];
@@ -33,7 +33,7 @@ function walksOf(architecture: string): readonly (readonly Stop[])[] {
   );
 }
 
-/** The text of a function: from its name to where something else begins at its depth. */
+/** The text of a function, from its name to the next item at the same depth. */
 function textOf(source: string, name: string): string {
   const lines = source.split('\n');
   const defines = [
@@ -53,11 +53,11 @@ function textOf(source: string, name: string): string {
 
 const calls = (text: string, name: string) => new RegExp(`(?<![\\w.])${name}\\(`).test(text);
 
-/** What is between two files where the one does not import the other. */
+/** Calls that connect two files of which neither imports the other. */
 const temporal = /^client\.workflow\.(executeUpdate|signal)WithStart$/;
 const indirections = ['railSubmit', 'ledger', 'rail', 'deliverer', 'sender'];
 
-/** Whether a file that goes on so comes to the first function of the next stop. */
+/** Whether the last step of this stop leads to the first function of the next one. */
 function leadsTo({ on }: Stop, source: string, next: Stop, nextSource: string): boolean {
   const [first = ''] = next.functions;
   if (on === 'route.handle') return nextSource.includes(`\n    handle: ${first},`);
@@ -69,7 +69,7 @@ function leadsTo({ on }: Stop, source: string, next: Stop, nextSource: string): 
   return name === first && isKnown;
 }
 
-/** Where the code does not go as a walk says, one line each. */
+/** Places where the code does not follow a walk, one line each. */
 function detours(walk: readonly Stop[], sourceOf: (file: string) => string): readonly string[] {
   return walk.flatMap((stop, index) => {
     const source = sourceOf(stop.file);
@@ -93,7 +93,7 @@ describe('the walk of one payout in docs/architecture.md', () => {
   it('goes from the body to the bank, and from its callback to the webhook, as the code does', () => {
     expect(walks.map((walk) => walk.length)).toEqual([6, 6]);
     expect(walks.flatMap((walk) => detours(walk, sourceOf))).toEqual([]);
-    // Each begins where its body is read.
+    // Each walk begins where the request body is read.
     for (const [{ file, functions } = missing] of walks) {
       expect(calls(textOf(sourceOf(file), functions[0] ?? ''), 'readBody')).toBe(true);
     }

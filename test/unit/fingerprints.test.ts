@@ -10,7 +10,7 @@ function decode(body: unknown) {
   return decoded;
 }
 
-/** Kept for ever with a payout or a batch, so what is digested may never change. */
+/** Digests are stored for ever with payouts and batches, so the digested text must never change. */
 function digest(text: string): string {
   return createHmac('sha256', 'secret').update(text).digest('base64url').slice(0, 16);
 }

@@ -15,7 +15,7 @@ import { digitsOf } from '../../src/domain/money.js';
 const currency = fc.constantFrom(...iso4217.keys());
 const minor = fc.bigInt({ min: 0n, max: 10n ** 14n });
 
-/** Rate texts as sources give them: 1 to 12 significant digits from 10^-9 to 10^9. */
+/** Rate texts as sources publish them: 1 to 12 significant digits, from 10^-9 to 10^9. */
 const rateText = fc
   .tuple(fc.bigInt({ min: 1n, max: 10n ** 12n - 1n }), fc.integer({ min: -20, max: -3 }))
   .map(([digits, exponent]) => new Big(digits.toString()).times(`1e${exponent}`).toFixed())
@@ -158,7 +158,7 @@ describe('the cross rate', () => {
     // Exact ties in the thirteenth digit go to the even neighbour.
     ['1', '1.000000000005', '1'],
     ['1', '1.000000000015', '1.00000000002'],
-    // Just above a tie: rounding in two steps would go down.
+    // Just above a tie: rounding in two steps would round down.
     ['3', '3.000000000015000000000001', '1.00000000001'],
     ['19412.50', '0.35625', '0.0000183515775918'],
     ['0.35625', '19412.50', '54491.2280702'],

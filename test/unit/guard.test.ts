@@ -13,7 +13,7 @@ const strict = { allowInsecure: false, allowPrivateAddresses: false };
 const insecure = { allowInsecure: true, allowPrivateAddresses: false };
 const open = { allowInsecure: true, allowPrivateAddresses: true };
 
-/** Every spelling that the URL parser knows for an address which is not public. */
+/** Every spelling that the URL parser accepts for an address that is not public. */
 const privateHosts = [
   '127.0.0.1',
   '127.1',
@@ -35,7 +35,7 @@ const privateHosts = [
   '[2002:7f00:1::]',
   '[fc00::1]',
   '[fe80::1]',
-  // What clouds tell their virtual machines, and how those of others are reached from inside.
+  // Cloud metadata and host addresses, and spellings that embed them (IPv4-mapped, NAT64, 6to4, Teredo).
   '168.63.129.16',
   '[::ffff:168.63.129.16]',
   '[64:ff9b::a83f:8110]',
@@ -106,7 +106,7 @@ describe('isOwnMachine', () => {
   });
 });
 
-/** What every name leads to loopback by. */
+/** Lookups that resolve every name to loopback. */
 const loopback = (policy: typeof strict) =>
   guardedLookups(policy, async () => [{ address: '127.0.0.1', family: 4 }])('acct_1');
 
@@ -153,7 +153,7 @@ describe('guardedConnector', () => {
   }
 
   it.each(privateHosts)('does not even open a connection to the literal %s', async (host) => {
-    // The host as undici passes it on: in the spelling of the URL parser, without brackets.
+    // The host as undici passes it: in the URL parser's spelling, without brackets.
     const { hostname } = new URL(`http://${host}/`);
     await expect(
       connect(guardedConnector(insecure, loopback(insecure)), hostname.replace(/[[\]]/g, '')),
@@ -171,7 +171,7 @@ describe('guardedConnector', () => {
     },
   );
 
-  // A name that is pointed elsewhere between check and connection: the second answer
+  // DNS rebinding: the name is pointed elsewhere between check and connection, so the second answer
   // reaches the socket without having passed the filter.
   it.each(['http:', 'https:'])(
     'writes no byte over %s to a name that was rebound',
@@ -197,7 +197,7 @@ describe('guardedConnector', () => {
     expect(socket.remoteAddress).toBe('127.0.0.1');
     socket.destroy();
     await expect(connect(guardedConnector(open, lookup), 'localhost', 'https:')).rejects.toThrow();
-    // A TLS handshake record, with the name asked for (RFC 8446, RFC 6066).
+    // A TLS handshake record with the requested name (RFC 8446, RFC 6066).
     expect(seen.bytes[0]).toBe(22);
     expect(seen.bytes.includes('localhost')).toBe(true);
   });

@@ -58,7 +58,7 @@ const schemas = z
   .looseObject({ kinds: z.record(z.string(), z.string()) })
   .parse(JSON.parse(textOf('test/deploy/kubernetes-schemas.json')));
 
-/** What the schemas of Kubernetes do not allow; see test/deploy/kubernetes-schemas.md. */
+/** Violations of the Kubernetes schemas; see test/deploy/kubernetes-schemas.md. */
 const schemaErrors = (() => {
   const { kinds, ...definitions } = schemas;
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
@@ -213,7 +213,7 @@ describe('the chart', () => {
     const command = found?.container.command.filter((word) => !word.startsWith('--max-semi-space'));
     expect(command).toEqual(started);
     const names = found?.container.env.map((each) => each.name.replace(/_FILE$/, ''));
-    // What only tests set: receivers on this machine, and requests as fast as can be.
+    // Settings for tests only: receivers on this machine, and requests at full speed.
     const ofTestsAlone = /^WEBHOOKS_ALLOW_INSECURE$|LIMIT/;
     const production = env.filter((variable) => !ofTestsAlone.test(variable));
     expect(production.filter((variable) => !names?.includes(variable))).toEqual([]);

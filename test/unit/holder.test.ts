@@ -37,7 +37,7 @@ const chinese = {
   bank_code: '102100099996',
 } as const;
 
-/** An address as a form names its parts. */
+/** An address with its parts named as in a form. */
 function at(parts: Readonly<Record<string, string>>): SentDetails {
   return Object.fromEntries(
     Object.entries(parts).map(([part, text]) => [`address[${part}]`, text]),
@@ -83,7 +83,7 @@ describe('an address', () => {
   test('is required in full where the scheme refuses a payment without one', () => {
     const parts = ['street', 'town', 'post_code', 'region', 'country'];
     expect(verdicts(canadian)).toEqual(parts.map((part) => `parameter_missing address[${part}]`));
-    // The beneficiary may live elsewhere, where post codes have another form.
+    // The beneficiary may live in another country, where post codes have another form.
     const home = { ...berlin, post_code: '10117', region: 'Berlin' };
     expect(accepted({ ...canadian, ...at(home) }).address).toEqual(home);
     const required = beneficiaryCountries().filter((country) =>
@@ -248,7 +248,7 @@ describe('the name on the statement', () => {
       ]);
     }
     expect(verdicts({ ...german, name: '' })).toEqual(['parameter_missing name']);
-    // As the bank has it, where that is not what the tables make of it.
+    // The name as the bank has it, where that differs from the transliteration.
     expect(shown({ ...german, name: 'Юлия', name_latin: 'Julia' })).toBe('Julia');
   });
 

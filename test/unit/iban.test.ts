@@ -18,7 +18,7 @@ function oneDigitChanged(iban: string): readonly string[] {
   );
 }
 
-/** Every text with two different neighbours after the country code swapped. */
+/** Every text with two different adjacent characters after the country code swapped. */
 function neighboursSwapped(iban: string): readonly string[] {
   return Array.from(iban).flatMap((character, at) => {
     const next = iban[at + 1];
@@ -53,7 +53,7 @@ describe('the SWIFT registry', () => {
       neighboursSwapped(ibanExample(issuer)).map((iban) => ({ iban, issuer })),
     );
     const accepted = swaps.filter(({ iban, issuer }) => ibanFault(iban, issuer) === undefined);
-    // B counts as 11 in mod 97, so that 1B and B1 are both 111: one swap of all.
+    // B counts as 11 in mod 97, so 1B and B1 both become 111: the only undetected swap.
     expect(accepted).toEqual([{ iban: 'RO49AAAAB131007593840000', issuer: 'RO' }]);
     expect(swaps.length).toBeGreaterThan(1_000);
   });
@@ -69,7 +69,7 @@ describe('layouts that used to be refused', () => {
 });
 
 describe('national check digits', () => {
-  // Each has the check digits of the IBAN right, so that only the national ones tell.
+  // The IBAN's check digits are valid in each case, so that only the national ones can fail.
   test.each([
     ['AL', 7],
     ['FI', 17],
@@ -88,7 +88,7 @@ describe('national check digits', () => {
   });
 });
 
-/** The same account with the check digits of its IBAN made anew (ISO 13616). */
+/** The same account with recalculated IBAN check digits (ISO 13616). */
 function withCheckDigits(iban: string): string {
   const moved = `${iban.slice(4)}${iban.slice(0, 2)}00`;
   const digits = Array.from(moved)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createKeyedLimit } from '../../src/keyedLimit.js';
 
-/** Work that ends when the test has it end. */
+/** Work that ends when the test ends it. */
 function openWork() {
   const begun: string[] = [];
   const ends = new Map<string, () => void>();

@@ -12,13 +12,13 @@ describe('a text in the letters that every rail carries', () => {
     ['IS', 'Þór Guðmundsson', 'Thor Gudmundsson'],
     ['TR', 'İpek Işık', 'Ipek Isik'],
     ['VN', 'Nguyễn Thị Ánh', 'Nguyen Thi Anh'],
-    // German-speaking countries write an umlaut as two letters, and Finland as one.
+    // German-speaking countries write an umlaut as two letters, Finland as one.
     ['DE', 'Jürgen Größer', 'Juergen Groesser'],
     ['DE', 'JÜRGEN GRÖSSER', 'JUERGEN GROESSER'],
     ['AT', 'Ä', 'AE'],
     ['FI', 'Mäkinen', 'Makinen'],
     ['FR', 'Strauß', 'Strauss'],
-    // What is not seen by itself: a joiner, a soft hyphen, a change of direction.
+    // Invisible characters: a joiner, a soft hyphen, a change of direction.
     ['FR', 'Ad\u200da Love\u00adlace\u202e', 'Ada Lovelace'],
     // EPC217-08.
     ['GR', 'Γιώργος Παπαθανασίου', 'Giorgos Papathanasioy'],

@@ -23,7 +23,7 @@ import { amounts } from '../fixtures/acceptedAmounts.js';
 import { findCorridor, price } from '../fixtures/corridors.js';
 
 const { perEuro } = await referenceSource.fetch();
-// Two, no and three decimals; the rupiah makes the rates small and the amounts large.
+// Two, zero and three decimals; the rupiah makes rates small and amounts large.
 const currencies = ['USD', 'EUR', 'JPY', 'KWD', 'IDR'] as const;
 const customers = ['ada', 'bo'] as const;
 type Customer = (typeof customers)[number];
@@ -38,7 +38,7 @@ function shown(entry: Entry): readonly string[] {
 
 type Amounts = readonly (readonly [name: string, amountMinor: bigint])[];
 
-/** Adds up by name; what comes to nothing is left out. */
+/** Sums by name, without zero sums. */
 function nonZero(amounts: Amounts): Readonly<Record<string, bigint>> {
   const sums = new Map<string, bigint>();
   for (const [name, minor] of amounts) sums.set(name, (sums.get(name) ?? 0n) + minor);
@@ -232,7 +232,7 @@ type Payout = {
   isLate: boolean;
 };
 
-/** The books as the database keeps them: balances beside postings, no customer's below zero. */
+/** The books as the database keeps them: balances besides postings, and no customer's balance below zero. */
 class Books {
   readonly postings: OwnedPosting[] = [];
   readonly entries: Entry[] = [];
@@ -259,10 +259,10 @@ class Books {
   }
 }
 
-/** What customers have put in; every balance follows from it and from where the payouts are. */
+/** The customers' deposits. Every balance follows from these and from the states of the payouts. */
 type Model = { readonly funded: (readonly [Customer, string, bigint])[] };
 
-/** What a payout has moved so far, told by its status alone; spread and rounding are one margin. */
+/** A payout's postings so far, derived from its status alone. Spread and rounding form one margin. */
 function movedBy({ customer: name, amounts, ...payout }: Payout): Amounts {
   const { sourceMinor, feeMinor, netMinor, receiveMinor, midValueMinor } = amounts;
   const source = amounts.sourceCurrency;
@@ -304,9 +304,9 @@ function movedBy({ customer: name, amounts, ...payout }: Payout): Amounts {
   }
 }
 
-/** The invariants that hold after every operation, whatever it was. */
+/** The invariants that hold after every operation. */
 function check({ funded }: Model, { entries, postings, payouts, balances }: Books): void {
-  // Conservation: no entry makes or loses money in any currency, and none has idle legs.
+  // Conservation: no entry creates or loses money in any currency, and none has zero postings.
   const unsound = entries.filter(({ postings: legs }) => {
     const sums = nonZero(legs.map(({ currency: code, amountMinor }) => [code, amountMinor]));
     return Object.keys(sums).length > 0 || legs.some(({ amountMinor }) => amountMinor === 0n);
@@ -315,11 +315,11 @@ function check({ funded }: Model, { entries, postings, payouts, balances }: Book
   // A balance is the sum of its postings.
   const derived = postings.map((posting) => [balanceName(posting), posting.amountMinor] as const);
   expect(nonZero([...balances])).toEqual(nonZero(derived));
-  // Nobody has less than nothing, neither at hand nor on hold.
+  // No customer has a negative balance, neither available nor held.
   const overdrawn = [...balances].filter(([name, sum]) => !name.startsWith('we ') && sum < 0n);
   expect(overdrawn).toEqual([]);
-  // What is held is what the open payouts will cost, what is spent is what the others have
-  // cost, and what we have earned, paid and lost is theirs too.
+  // Held funds are the cost of the open payouts, spent funds that of the others, and our earnings,
+  // payments and losses result from these too.
   const margins = [...balances].filter(([name]) => /^we (?:spread_revenue|rounding) /.test(name));
   expect(margins.filter(([, margin]) => margin < 0n)).toEqual([]);
   const merged = [...balances].map(
@@ -394,7 +394,7 @@ class Accept implements Operation {
       const fresh = { status: 'processing', returnedMinor: null, isLate: false } as const;
       books.payouts.push({ customer: this.#customer, amounts: decided, ...fresh });
     } else if (decided.code === 'insufficient_funds') {
-      // The books themselves refuse what the decision has refused, and stay as they were.
+      // The books also refuse what the decision has refused, and remain unchanged.
       const affordable = decide(() => 10n ** 18n);
       if (isRefusal(affordable)) throw new Error(`Only funds were missing: ${affordable.code}`);
       const { balances, entries } = books;
@@ -412,7 +412,7 @@ class Accept implements Operation {
   };
 }
 
-/** What the rail may say of a payout; amounts as a share of what it was given. */
+/** What the rail may report about a payout. Amounts are shares of the submitted amount. */
 type Told = 'accept' | 'settle' | 'fail' | 'cancel' | 'return' | 'return short' | 'another amount';
 
 class Hear implements Operation {
@@ -437,7 +437,7 @@ class Hear implements Operation {
       expect([progress.entries, progress.moves]).toEqual([[], []]);
     }
     for (const entry of progress.entries) {
-      // The database keeps one late payment for a payout; see the unique key of its entries.
+      // The database stores one late payment per payout; see the unique key of its entries.
       if (entry.kind === 'late_payment' && payout.isLate) continue;
       books.post(payout.customer, entry);
       payout.isLate ||= entry.kind === 'late_payment';
@@ -472,7 +472,7 @@ class Hear implements Operation {
 
 const customer = fc.constantFrom(...customers);
 const currency = fc.constantFrom(...currencies);
-/** Amounts of about 1 to 50 US dollars in every currency, so that some fit and some do not. */
+/** Amounts of about 1 to 50 US dollars in every currency, so that some can be paid and some cannot. */
 const amount = fc.record({ dollars: fc.bigInt(1n, 50n), odd: fc.bigInt(0n, 99n) });
 type Amount = { readonly dollars: bigint; readonly odd: bigint };
 
@@ -511,7 +511,7 @@ test('after any operations every currency adds up, nobody overdraws, and refusal
   const hear = fc
     .tuple(fc.nat({ max: 9 }), fc.constantFrom(...told))
     .map((args) => new Hear(...args));
-  // Of a payout is heard more often than one is made, and little of what is asked can be paid.
+  // Reports outnumber new payouts, and only a part of the requests can be paid.
   const operations = [fund, accept, accept, hear, hear, hear];
   fc.assert(
     fc.property(fc.commands(operations, { maxCommands: 60, size: 'max' }), (commands) => {
@@ -521,9 +521,9 @@ test('after any operations every currency adds up, nobody overdraws, and refusal
     }),
     { numRuns: 150 },
   );
-  // A model that never gets anywhere would prove nothing.
+  // If an operation never succeeded, the model would prove nothing.
   for (const kind of ['fund', 'accept', 'settle', 'release', 'return', 'late_payment']) {
     expect(seen.get(kind) ?? 0, kind).toBeGreaterThan(0);
   }
-  // Thousands of operations take a second or two, and many more beside other work.
+  // Thousands of operations take a second or two, but much longer next to other work.
 }, 60_000);

@@ -29,10 +29,10 @@ describe('a limit is used until it resets,', () => {
       usedMinor: 20_005n,
       resetsAt: new Date('2026-12-02T00:00:00.000Z'),
     });
-    // What a clock that was set back has left for tomorrow counts today as well.
+    // Uses of tomorrow, left by a clock that was set back, count today too.
     expect(day('2026-12-30T23:59:59.999Z')?.usedMinor).toBe(5n);
     expect(day('2027-01-01T00:00:00.000Z')).toMatchObject({ usedMinor: 0n });
-    // The last hour of a day in another zone is another day.
+    // The last hour of a day in another time zone belongs to the next UTC day.
     expect(day('2026-12-31T23:59:59.999-05:00')).toMatchObject({ usedMinor: 0n });
   });
 
@@ -240,7 +240,7 @@ test('whatever is asked, no more is accepted than the limits and the balance hav
       expect(taken.every((each) => fits(rules.payoutMinor, each))).toBe(true);
       if (sum > 0n) expect(fits(rules.dayMinor, day + sum)).toBe(true);
       if (sum > 0n) expect(fits(rules.monthMinor, month + sum)).toBe(true);
-      // And nothing is refused that would fit: what is left at the end is too little for each.
+      // Nothing is refused that would fit: the remainder is too small for each refused item.
       for (const [index, result] of results.entries()) {
         if (!isRefusal(result)) continue;
         const before = taken.slice(0, index).reduce((all, each) => all + each, 0n);
@@ -256,7 +256,7 @@ test('whatever is asked, no more is accepted than the limits and the balance hav
   );
 });
 
-/** A payout of so many cents to Germany. */
+/** A payout of this many cents to Germany. */
 function payoutOf(sourceMinor: bigint, index: number) {
   const terms = { sourceCurrency: 'USD', destinationCurrency: 'EUR', fixedSide: 'source' } as const;
   const rate = parseRate('0.86');
@@ -290,7 +290,7 @@ describe('details that are new', () => {
   test('receive the sum itself, and any in a currency without a rule', () => {
     expect(refusedAt(10_000n, 0n)).toBeUndefined();
     expect(refusedAt(10_001n, 0n, 'EUR')).toBeUndefined();
-    // Written by a transaction that is younger than the one that decides.
+    // Written by a transaction that is younger than the deciding one.
     expect(refusedAt(10_001n, -5n)).toBeDefined();
   });
 });

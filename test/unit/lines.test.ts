@@ -22,7 +22,7 @@ function pairsOf(result: Result): unknown {
   return isUndecoded(result) ? result : flatten(result);
 }
 
-/** What was refused, as "code param: line", or what was decoded if nothing was. */
+/** The refusals as "code param: line", or the decoded value if there are none. */
 function refused(result: Result): unknown {
   if (!isUndecoded(result)) return result;
   return result.map(
@@ -178,7 +178,7 @@ describe('both', () => {
     expect(isUndecoded(csv(`a\n${'1\n'.repeat(maxFields)}`))).toBe(false);
     expect(csv(`a\n${'1\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
     expect(csv(`a,b\n${',\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
-    // Empty cells are counted as well, ten for a value.
+    // Empty cells count too, ten of them like one value.
     const names = Array.from({ length: 100 }, (_, i) => `n${i}`).join(',');
     const empty = `${','.repeat(99)}\n`;
     expect(isUndecoded(csv(`${names}\n${empty.repeat(maxFields / 10)}`))).toBe(false);
@@ -210,8 +210,8 @@ describe('both', () => {
 });
 
 describe('a list of items in all four formats', () => {
-  // What no form and no CSV can say: an empty text, which is a cell that is not there, and a
-  // list or object without anything in it. A form reads a name of digits as an index.
+  // Neither a form nor CSV can express an empty text, which is a missing cell, nor an empty list or
+  // object. A form treats a numeric name as an index.
   const name = fc
     .string({ unit: 'binary', minLength: 1, maxLength: 6 })
     .filter((text) => !/[[\]\0;\t]|^\d+$|^\ufeff|^(__proto__|constructor|prototype)$/.test(text));
@@ -227,7 +227,7 @@ describe('a list of items in all four formats', () => {
     fc.oneof(value, fc.dictionary(name, value, { minKeys: 1, maxKeys: 3 })),
     { minKeys: 1, maxKeys: 4 },
   );
-  // One name is a value in every item or an object in every item, as in the columns of a CSV.
+  // A name is either a value in every item or an object in every item, like the columns of a CSV.
   const items = fc
     .array(item, { minLength: 1, maxLength: 5 })
     .filter((list) => kinds(list).every(([, each]) => each.size === 1));

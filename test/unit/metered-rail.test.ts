@@ -12,7 +12,7 @@ const transfer = (key: string): Transfer => ({
 
 const registry = await createRegistry('test');
 
-/** What is shown of this rail, a line each: `rail_answers_total submit accepted 2`. */
+/** The metrics of this rail, one per line: `rail_answers_total submit accepted 2`. */
 async function shown(): Promise<readonly string[]> {
   const lines = (await registry.metrics()).split('\n');
   return lines

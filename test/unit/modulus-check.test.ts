@@ -43,7 +43,7 @@ const invalid = [
 ] as const;
 
 describe('the modulus check', () => {
-  // Twice: a check must leave nothing behind that changes the next one.
+  // Twice, because a check must not affect the next one.
   test.each([...valid, ...valid])('takes %s %s', (sortCode, account) => {
     expect(isAccountAt(sortCode, account)).toBe(true);
   });
@@ -66,7 +66,7 @@ describe('the modulus check', () => {
     );
     const shareOf = (sortCode: string) =>
       accounts.filter((account) => isAccountAt(sortCode, account)).length / accounts.length;
-    // One check by 11; two checks, by 11 and 10; and either of two by 11.
+    // One check modulo 11; two checks, modulo 11 and 10; and either of two modulo 11.
     expect(shareOf('010004')).toBeCloseTo(1 / 11, 1);
     expect(shareOf('938063')).toBeLessThan(0.03);
     expect(shareOf('309070')).toBeGreaterThan(0.12);

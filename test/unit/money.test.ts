@@ -45,9 +45,9 @@ describe('the ISO 4217 table', () => {
   test('agrees with the tables of others, but for what they do not follow ISO in', () => {
     const differing = (digitsIn: (code: string) => number | undefined) =>
       [...iso4217].flatMap(([code, { digits }]) => (digitsIn(code) === digits ? [] : [code]));
-    // Its list is older than the Caribbean guilder.
+    // That list is older than the Caribbean guilder.
     expect(differing((code) => codes.code(code)?.digits)).toEqual(['XCG']);
-    // Unicode counts what is in use, and leaves out cents that nothing is priced in.
+    // Unicode counts the decimals in use, and omits cents that no price contains.
     const style = 'currency';
     const unicode = (currency: string) =>
       new Intl.NumberFormat('en', { style, currency }).resolvedOptions().maximumFractionDigits;

@@ -200,12 +200,12 @@ test('only what pays or releases an open payout moves money', () => {
     ['markSettled', 'sent'],
     ['failAndRelease', 'sent'],
     ['failAndRelease', 'sent'],
-    // Where the rail's reports are in dispute, both decide about what may have come back.
+    // Where the rail's reports are in dispute, both commands decide about a possible return.
     ['markSettled', 'settled'],
     ['failAndRelease', 'settled'],
     ['failAndRelease', 'settled'],
   ]);
-  // A return that is too small to be booked by itself gives the whole amount back.
+  // A return too small to be posted automatically refunds the whole amount.
   const isShort = { status: 'settled', attentionReason: 'return_short' } as const;
   expect(movesMoney({ kind: 'failAndRelease', statementDate: null }, isShort)).toBe(true);
 });

@@ -89,7 +89,7 @@ it.each(simulateOrders)('explains simulate: $order', ({ order, answer, afterward
   expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
 });
 
-/** The verification that the page of webhooks shows under a heading. */
+/** The verification code that the webhooks page shows under a heading. */
 async function verificationUnder<Key extends z.ZodType>(heading: string, key: Key) {
   const section = sourceOf('webhooks').split(`\n## ${heading}\n`)[1] ?? '';
   const code = /```js\n([\s\S]*?)```/.exec(section)?.[1] ?? '';

@@ -20,7 +20,7 @@ import {
 import { type Progress, progressOf } from '../../src/domain/progress.js';
 import { usualFactRules } from '../fixtures/factRules.js';
 
-/** 1,000.00 USD that become 852.02 EUR, with a margin in both of its parts. */
+/** 1,000.00 USD that are converted to 852.02 EUR, with both parts of a margin. */
 const frozen = {
   sourceCurrency: 'USD',
   destinationCurrency: 'EUR',
@@ -45,7 +45,7 @@ const facts = {
 } as const satisfies Record<string, PayoutFact>;
 type FactName = keyof typeof facts;
 
-/** Whatever a rail may say of another amount or currency than was sent. */
+/** Reports with another amount or currency than was sent. */
 const mismatches: readonly PayoutFact[] = [
   { kind: 'settled', amountMinor: 85_199n, currency: 'EUR' },
   { kind: 'settled', amountMinor: 85_201n, currency: 'EUR' },
@@ -57,7 +57,7 @@ const mismatches: readonly PayoutFact[] = [
   { kind: 'returned', amountMinor: -1n, ...back },
 ];
 
-/** A payout in that status, that a cancellation was begun for; a returned one is back in full. */
+/** A payout in this status with a cancellation begun. A returned one was returned in full. */
 function payoutThatIs(status: PayoutStatus): typeof frozen & PayoutState {
   const returnedMinor = status === 'returned' ? 85_200n : null;
   const calm = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
@@ -83,7 +83,7 @@ function progressFrom(status: PayoutStatus, ...told: readonly PayoutFact[]): Pro
   return progressOf(payoutThatIs(status), told, usualFactRules);
 }
 
-/** What all entries together put on each account. */
+/** The sum of all entries on each account. */
 function sumsOf(entries: readonly Entry[]): Readonly<Record<string, bigint>> {
   const sums: Record<string, bigint> = {};
   for (const { account, currency, amountMinor } of entries.flatMap(({ postings }) => postings)) {
@@ -99,7 +99,7 @@ function kindsOf({ entries }: Progress): readonly string[] {
 
 const anyFact = fc.constantFrom(...Object.values(facts), ...mismatches);
 const anyStatus = fc.constantFrom(...payoutStatuses);
-// A rail is told of a payout once it is processing; before that it cannot speak of it.
+// The rail only knows a payout once it is processing, so it cannot report about it before.
 const known = fc.constantFrom(...payoutStatuses.filter((status) => status !== 'pending'));
 
 const columns = [
@@ -202,7 +202,7 @@ describe('the reducer', () => {
           const first = progressFrom(start, ...told);
           const { moves, entries, attention } = progressFrom(start, ...more);
           expect({ moves, entries }).toEqual({ moves: first.moves, entries: first.entries });
-          // What a person reads may grow by it, and why they are asked does not change.
+          // The detail shown to an operator may grow, but the reason for the attention stays the same.
           expect(attention?.reason).toBe(first.attention?.reason);
         },
       ),
@@ -312,7 +312,7 @@ describe('what is recorded', () => {
       statusReason: 'AM04',
       returnedMinor: 85_000n,
     });
-    // On the way nothing has a reason or an amount yet.
+    // The moves in between have no reason and no amount yet.
     for (const move of progress.moves.slice(0, -1)) expect(move).toEqual({ ...bare, ...move });
     expect(progress.moves.filter(({ returnedMinor }) => returnedMinor !== null)).toHaveLength(1);
     expect(progress.moves.filter(({ statusReason }) => statusReason !== null)).toHaveLength(1);
@@ -554,6 +554,6 @@ test('what waits for a person says some twenty findings, however many there are'
   }
   expect(found?.detail).toMatch(/^The rail returned 0 of/);
   expect(found?.detail.length).toBeLessThan(2_100);
-  // Each changes it: a command that was begun before is evaluated again.
+  // Each fact changes the detail, so that a command begun before is evaluated again.
   expect(found?.detail).toMatch(/\n… and 99\d\d more\.$/);
 });

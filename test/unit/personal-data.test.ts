@@ -13,7 +13,7 @@ import { american, beneficiary } from '../fixtures/requestPayout.js';
 
 const keyring = createKeyring([masterKey]);
 
-/** A beneficiary as it is stored, under a key of its account. */
+/** A beneficiary as stored, encrypted with a key of its account. */
 function stored(
   id: string,
   details: BeneficiaryDetails = beneficiary,
@@ -41,10 +41,10 @@ describe('the details of a beneficiary', () => {
       { ...row, id: other.id },
       { ...row, sealed: other.sealed },
       { ...row, beneficiaryKey: other.beneficiaryKey },
-      // Both together would be a row of the other's details.
+      // Together they would be a valid row, but of the other's details.
       { ...row, sealed: other.sealed, beneficiaryKey: other.beneficiaryKey },
       { ...row, accountId: 'acc_2' },
-      // The details of one version under the number of another.
+      // The details of one version with the number of another.
       { ...row, version: 2 },
       { ...row, ...sealUpdate(keyring, row, beneficiary) },
       { ...row, accountKey: wrapAccountKey(keyring, 'acc_1').accountKey },
@@ -70,7 +70,7 @@ describe('the details of a beneficiary', () => {
     expect(openDetails(keyring, { ...row, beneficiaryKey: null })).toBeUndefined();
     const foreign = createKeyring(['6b'.repeat(32)]);
     expect(() => openDetails(foreign, row)).toThrow(/master key mk_[0-9a-f]{16} is not loaded/);
-    // Not by its name either, should two ever have the same.
+    // Nor under the same name, if two keys ever had one.
     const [id = ''] = keyring.keys();
     const renamed = new Map([...foreign.values()].map((key) => [id, key]));
     expect(() => openDetails(renamed, row)).toThrow();

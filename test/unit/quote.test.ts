@@ -42,7 +42,7 @@ function refused(request: Omit<PriceRequest, 'corridor'>): Refusal {
   return result;
 }
 
-/** The limit that a refusal names: the first integer of its `expected`. */
+/** The limit named by a refusal: the first integer in its `expected`. */
 function limitIn(refusal: Refusal): bigint {
   const [digits] = /\d+/.exec(refusal.expected ?? '') ?? [];
   if (digits === undefined) throw new Error('The refusal names no limit');
@@ -120,7 +120,7 @@ describe('corridors', () => {
         expect(spreadBasisPoints === 0).toBe(source === destination);
         expect(spreadBasisPoints).toBeLessThanOrEqual(200);
         expect(fee.minimumMinor).toBeGreaterThan(fee.fixedMinor);
-        // The API takes amounts up to 10^14 on either side.
+        // The API accepts amounts up to 10^14 on either side.
         expect(maximumMinor).toBeLessThanOrEqual(10n ** 14n);
         const arriving = convertFloor(
           maximumMinor,
@@ -248,7 +248,7 @@ describe('a price', () => {
         ...{ sourceCurrency: from, destinationCurrency: to, amount, fixedSide: 'source' },
         ...{ mid: referenceMid(from, to), corridor: isFree ? free : corridor },
       });
-      // What is too small or too large to be sent gains nothing either.
+      // An amount too small or too large to be sent gains nothing either.
       return isRefusal(result) ? 0n : result.receiveMinor;
     };
     let returned = 0;

@@ -6,10 +6,10 @@ const quotas = fc.record({
   perSecond: fc.integer({ min: 1, max: 400 }),
   burst: fc.integer({ min: 1, max: 40 }),
 });
-/** Pauses between requests in milliseconds: many at once, some of a few seconds. */
+/** Pauses between requests in milliseconds: none, short ones, and some of a few seconds. */
 const pauses = fc.array(fc.oneof(fc.constant(0), fc.nat(20), fc.nat(5_000)), { maxLength: 150 });
 
-/** What is taken of a quota by requests after these pauses. */
+/** Takes from a quota at these times. */
 function takeAll(quota: { readonly perSecond: number; readonly burst: number }, times: number[]) {
   let fullAt = 0;
   return times.map((atMs) => {
@@ -19,7 +19,7 @@ function takeAll(quota: { readonly perSecond: number; readonly burst: number }, 
   });
 }
 
-/** The times that the pauses lead to. */
+/** The times that result from the pauses. */
 function timesOf(gaps: readonly number[]): number[] {
   let atMs = 1_000;
   return gaps.map((gap) => {
@@ -35,7 +35,7 @@ describe('a quota', () => {
         const allowed: number[] = [];
         for (const { atMs, isAllowed } of takeAll(quota, timesOf(gaps))) {
           const candidates = [...allowed, atMs];
-          // With this one no window that ends now may hold more: a thousandth is a tick.
+          // No window that ends with this request may contain more; the unit is a thousandth of a request.
           const fits = candidates.every((from, index) => {
             const count = candidates.length - index;
             return count * 1000 <= quota.burst * 1000 + quota.perSecond * (atMs - from);
@@ -87,7 +87,7 @@ describe('a quota', () => {
 describe('a limiter', () => {
   const limits = { perSecond: 2, burst: 3, inFlight: 2, itemsPerSecond: 1_000 };
 
-  /** A limiter with a clock that stands still until it is moved. */
+  /** A limiter whose clock stands still until it is moved. */
   function createWatched(changed: Partial<typeof limits> = {}) {
     let nowMs = 0;
     const limiter = createLimiter({ ...limits, ...changed }, () => nowMs);
@@ -157,7 +157,7 @@ describe('a limiter', () => {
       headers: { 'Retry-After': '9', RateLimit: '"default";r=2;t=1, "items";r=1000;t=20' },
       refusal: { code: 'rate_limited', expected: expect.stringContaining('items a second') },
     });
-    // Requests without items go on, and so do others.
+    // Requests without items are still allowed, and so are other accounts.
     expect(pass('a').refusal).toBeUndefined();
     expect(limiter.takeItems('b', 10_000).refusal).toBeUndefined();
     advance(8_999);
@@ -192,7 +192,7 @@ describe('a limiter', () => {
     advance(60_000);
     for (let sent = 0; sent < limits.burst; sent += 1) pass('fast');
     limiter.takeItems('heavy', 21_000);
-    // It remembers 10,000 and then looks through all of them for each new one.
+    // The limiter remembers 10,000 keys, and then searches all of them for each new one.
     for (let other = 0; other < 11_000; other += 1) pass(`key_${other}`);
     expect(pass('busy').refusal?.code).toBe('too_many_in_flight');
     expect(pass('fast').refusal?.code).toBe('rate_limited');

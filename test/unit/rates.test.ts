@@ -37,7 +37,7 @@ afterEach(() => {
   server = undefined;
 });
 
-/** Serves on 127.0.0.1 and answers the address. */
+/** Serves on 127.0.0.1 and returns the address. */
 function serve(listener: RequestListener): Promise<string> {
   const started = createServer(listener);
   server = started;
@@ -306,7 +306,7 @@ describe('a table that the operator signs', () => {
   const { publicKey, privateKey } = pemOf(generateKeyPairSync('ed25519'));
   const signed = (text: string, key = privateKey) =>
     sign(null, Buffer.from(text), key).toString('base64');
-  /** Where it is published with this signature. */
+  /** Publishes a body with this signature and returns its address. */
   const publish = (body: string | Buffer, signature: string | undefined) =>
     serve((request, response) => {
       if (!request.url?.endsWith('.sig')) response.end(body);
@@ -320,7 +320,7 @@ describe('a table that the operator signs', () => {
     const { asOf, perEuro } = await fetched(json, signed(json));
     expect(asOf.toISOString()).toBe('2026-11-23T12:00:00.000Z');
     expect(Object.fromEntries(perEuro)).toEqual({ EUR: '1', USD: '1.1612', KES: '150.40' });
-    // As base64 is written by programs that break lines.
+    // Base64 as written by programs that break lines.
     const lines = signed(json).replace(/(.{64})/, '$1\r\n');
     expect((await fetched(json, `${lines}\n`)).perEuro).toEqual(perEuro);
   });

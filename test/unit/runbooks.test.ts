@@ -12,7 +12,7 @@ import { partNames, runbookEntries } from '../fixtures/runbookEntries.js';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (path: string) => readFileSync(root + path, 'utf8');
 
-/** What an operator is woken for. */
+/** Incidents that wake an operator. */
 const failures = [
   'The rail is down',
   'The bank contradicts itself',

@@ -12,7 +12,7 @@ import {
   signWebhook,
 } from '../../src/webhooks/signature.js';
 
-// The vector of the Standard Webhooks specification.
+// The test vector of the Standard Webhooks specification.
 const vector = {
   id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
   timestampSeconds: 1_614_265_330,
@@ -66,7 +66,7 @@ describe('signWebhook', () => {
   });
 });
 
-/** RFC 8032, section 7.1, test 1; its thumbprint stands in RFC 8037, appendix A.3. */
+/** RFC 8032, section 7.1, test 1; its thumbprint is in RFC 8037, appendix A.3. */
 const rfcKey = readSigningKey(
   `whsk_${Buffer.from('9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60', 'hex').toString('base64')}`,
 );

@@ -4,7 +4,7 @@ import { decodeInSteps } from '../../src/api/decode.js';
 import { createPace, inSlices, type Steps } from '../../src/api/slices.js';
 import { atOnce, decodeBody } from '../fixtures/decodeBody.js';
 
-/** So many steps, each of which holds up the process for a while. */
+/** A number of steps, each of which blocks the process for a while. */
 function* busy(steps: number, stepMs: number): Steps<number> {
   for (let step = 0; step < steps; step += 1) {
     const endMs = performance.now() + stepMs;
@@ -14,7 +14,7 @@ function* busy(steps: number, stepMs: number): Steps<number> {
   return steps;
 }
 
-/** How often the event loop came round while the work was done. */
+/** The number of event loop turns until the work was done. */
 async function turnsDuring(work: Promise<unknown>): Promise<number> {
   let isDone = false;
   let turns = 0;

@@ -4,14 +4,14 @@ import { newId } from '../../src/db/id.js';
 import { connectTemporal } from '../../src/temporal/client.js';
 import { startAndAwaitDecision } from '../../src/temporal/workflowCalls.js';
 
-/** Temporal's client would repeat after 0.3, 0.8 and 1.6 s, and end no earlier than 1.29 s. */
+/** Temporal's client would retry after 0.3, 0.8 and 1.6 s, and not end before 1.29 s. */
 const limitMs = 1_000;
 
 /** Timers keep their order on any machine. */
 const toleranceMs = 250;
 
 it('a call to Temporal ends at its limit while the server is away', async () => {
-  // Nothing listens on this port, so each attempt fails at once.
+  // No server listens on this port, so each attempt fails immediately.
   const client = connectTemporal({
     TEMPORAL_ADDRESS: '127.0.0.1:1',
     TEMPORAL_NAMESPACE: 'default',

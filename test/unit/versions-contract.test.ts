@@ -42,7 +42,7 @@ const quoteSource: QuoteRow = {
   expired: false,
 };
 
-/** As it is recorded, before anything is decided. */
+/** A payout as recorded, before its decision. */
 const pendingSource: PayoutRow = {
   id: 'po_1',
   accountId: 'acc_1',
@@ -231,7 +231,7 @@ describe('version 2026-06-01', () => {
     );
   });
 
-  /** Digits as a currency has them: of any number of decimals, up to the largest amount. */
+  /** Amounts with any number of decimals, up to the largest amount. */
   const decimals = fc
     .tuple(fc.bigInt({ min: 0n, max: 10n ** 14n }), fc.nat(4))
     .map(([minor, digits]) => {
@@ -258,7 +258,7 @@ describe('version 2026-06-01', () => {
         ];
         for (const [number, text] of converted) {
           if (text === null) expect(number).toBeNull();
-          // Its shortest digits are those of the text: nothing was rounded.
+          // The shortest digits of the number equal the text, so nothing was rounded.
           else expect(JSON.stringify(number)).toBe(trimmed(text));
         }
       }),
