@@ -5,19 +5,19 @@ import { startStopwatch } from './stopwatch.js';
 const pauseMs = 50;
 
 /**
- * Polls until `look` returns a value, for changes without a notification: a row, a file, another
+ * Polls until `poll` returns a value, for changes without a notification: a row, a file, another
  * process.
  *
- * @throws Error naming `what` when the limit passes first, and any error from `look`
+ * @throws Error naming `what` when the limit passes first, and any error from `poll`
  */
 export async function eventually<T>(
   what: string,
   limitMs: number,
-  look: () => T | undefined | Promise<T | undefined>,
+  poll: () => T | undefined | Promise<T | undefined>,
 ): Promise<T> {
   const elapsedMs = startStopwatch();
   for (;;) {
-    const seen = await look();
+    const seen = await poll();
     if (seen !== undefined) return seen;
     if (elapsedMs() > limitMs) throw new Error(`${what}: not within ${limitMs} ms.`);
     await delay(pauseMs);

@@ -1,4 +1,4 @@
-import { Agent, request as ask, createServer } from 'node:http';
+import { Agent, request as httpRequest, createServer } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 
@@ -34,7 +34,7 @@ export async function startLoadBalancer(): Promise<LoadBalancer> {
       return;
     }
     const { method, headers, url = '/' } = request;
-    const passed = ask(backend.url + url, { method, headers, agent }, (answer) => {
+    const passed = httpRequest(backend.url + url, { method, headers, agent }, (answer) => {
       response.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(response);
     });

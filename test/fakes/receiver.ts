@@ -51,7 +51,7 @@ export async function startReceiver(
       );
       received.push({ headers, body });
       ports.push(String(request.socket.remotePort));
-      for (const look of waiting) look();
+      for (const check of waiting) check();
     });
   });
   const port = await listenOnAnyPort(server);
@@ -61,19 +61,19 @@ export async function startReceiver(
     ports,
     next: (matches) =>
       new Promise((resolve, reject) => {
-        const look = () => {
+        const check = () => {
           const found = received.find(matches);
           if (found === undefined) return;
-          waiting.delete(look);
+          waiting.delete(check);
           clearTimeout(timer);
           resolve(found);
         };
         const timer = setTimeout(() => {
-          waiting.delete(look);
+          waiting.delete(check);
           reject(new Error(`No such webhook came within ${patienceMs} ms.`));
         }, patienceMs);
-        waiting.add(look);
-        look();
+        waiting.add(check);
+        check();
       }),
     answerWith: (next, body = '', headers = {}) => {
       status = next;

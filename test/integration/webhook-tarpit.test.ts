@@ -77,7 +77,7 @@ it.for([
     const idleMs = await p95Of(victim, send);
     const { payer, tarpit } = await openAttacker();
     await Promise.all(Array.from({ length: count }, () => send(payer)));
-    // Measured is the effect of the slow receiver, and not the cost of so many payouts.
+    // Waits first, to measure the effect of the slow receiver and not the cost of settling the payouts.
     await eventually('all of them are settled', 120_000, async () => {
       const [row] = await system.database<{ open: number }[]>`
         select count(*)::int as open from payouts

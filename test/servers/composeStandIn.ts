@@ -43,7 +43,7 @@ export function composeOf(
         await Promise.all(names.filter(isRunning).map(processes.stop));
         return '';
       case 'up': {
-        const given = Object.entries(its).filter(([name]) => name.startsWith('RATE_'));
+        const given = Object.entries(callerEnv).filter(([name]) => name.startsWith('RATE_'));
         const isChanged = given.some(([name, value]) => env[name] !== value);
         if (given.length > 0) Object.assign(env, Object.fromEntries(given));
         await up(names, isChanged || rest.includes('--force-recreate'));

@@ -51,10 +51,10 @@ export async function createTestDatabase({
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
   if (hasRates) await storeReferenceRates(database);
   const roles = databaseRoles.map((role) => `${name}_${role}`).join(', ');
-  const end = async (what: string) => {
+  const end = async (statement: string) => {
     await Promise.all([api, worker, database].map((open) => open.end({ timeout: 5 })));
     await onServer(server, async (admin) => {
-      await admin.unsafe(what);
+      await admin.unsafe(statement);
       await admin.unsafe(`drop role ${roles}`);
     });
   };

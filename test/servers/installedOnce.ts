@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { inject } from 'vitest';
 
 /** Time limit for an installation. A virtual environment whose packages must be downloaded takes a minute. */
-const patienceMs = 110_000;
+const installLimitMs = 110_000;
 
 /**
  * Returns a folder that is filled once per run: the first test file that calls fills it, and the
@@ -18,23 +18,23 @@ export async function installedOnce(
 ): Promise<string> {
   const clients = inject('clientsFolder');
   const folder = join(clients, name);
-  const verdict = `${folder}.done`;
-  if (await isMade(folder)) {
+  const resultFile = `${folder}.done`;
+  if (await createFolder(folder)) {
     const failure = await install(folder).then(
       () => '',
       (error: unknown) => (error instanceof Error ? error.message : String(error)),
     );
     // Written under another name and renamed, so that readers never see a partial file.
-    await writeFile(`${verdict}.new`, failure);
-    await rename(`${verdict}.new`, verdict);
+    await writeFile(`${resultFile}.new`, failure);
+    await rename(`${resultFile}.new`, resultFile);
   }
-  const failure = await whenReadable(clients, verdict);
+  const failure = await whenReadable(clients, resultFile);
   if (failure !== '') throw new Error(failure);
   return folder;
 }
 
-/** Whether this call created the folder. Of several concurrent callers, exactly one gets true. */
-async function isMade(folder: string): Promise<boolean> {
+/** Creates the folder unless it exists. Of several concurrent callers, exactly one gets true. */
+async function createFolder(folder: string): Promise<boolean> {
   return mkdir(folder).then(
     () => true,
     (error: unknown) => {
@@ -52,16 +52,16 @@ async function whenReadable(folder: string, file: string): Promise<string> {
       clearTimeout(timer);
       settle();
     };
-    const look = async () => {
+    const check = async () => {
       const text = await read();
       if (text !== undefined) end(() => resolve(text));
     };
-    const watcher = watch(folder, () => void look());
+    const watcher = watch(folder, () => void check());
     const timer = setTimeout(
-      () => end(() => reject(new Error(`${file} was not there after ${patienceMs} ms.`))),
-      patienceMs,
+      () => end(() => reject(new Error(`${file} was not there after ${installLimitMs} ms.`))),
+      installLimitMs,
     );
     // The file may have been written before the watcher started.
-    void look();
+    void check();
   });
 }

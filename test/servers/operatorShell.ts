@@ -25,7 +25,7 @@ const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url)
 const shownLimitMs = 60_000;
 
 /** Pause between two checks. Each check starts a process or reads every process's metrics page. */
-const lookAgainMs = 500;
+const pollPauseMs = 500;
 
 type Env = Readonly<Record<string, string>>;
 
@@ -42,7 +42,7 @@ export type OperatorShell = {
   readonly close: () => Promise<void>;
 };
 
-const asked = z.object({
+const toolCall = z.object({
   tool: z.string(),
   args: z.array(z.string()),
   env: z.record(z.string(), z.string()),
@@ -63,10 +63,10 @@ export async function openOperatorShell(
 ): Promise<OperatorShell> {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-operator-'));
   const answer = async (request: IncomingMessage): Promise<string> => {
-    const { tool, args, env: its } = asked.parse(JSON.parse(await text(request)));
+    const { tool, args, env: callerEnv } = toolCall.parse(JSON.parse(await text(request)));
     const act = tools[tool];
     if (act === undefined) throw new Error(`There is no ${tool}.`);
-    return act(args, its);
+    return act(args, callerEnv);
   };
   const server = createServer((request, response) => {
     answer(request).then(
@@ -138,7 +138,7 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
     return printed;
   };
   /** Finds the values of the command's unknown placeholders in the earlier output. */
-  const learn = async (command: string): Promise<void> => {
+  const resolvePlaceholders = async (command: string): Promise<void> => {
     for (const [word, pattern] of Object.entries(words)) {
       if (known.has(word) || typeof pattern === 'string') continue;
       if (!new RegExp(`\\b${word}\\b`).test(command)) continue;
@@ -146,13 +146,13 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
         const match = pattern.exec(transcript);
         if (match !== null) return match;
         if (last !== '') await run(last);
-        await delay(lookAgainMs);
+        await delay(pollPauseMs);
         return undefined;
       });
       known.set(word, found[1] ?? found[0]);
     }
   };
-  const see = async ({ command, lines }: Shown): Promise<void> => {
+  const waitForOutput = async ({ command, lines }: Shown): Promise<void> => {
     const wanted = new RegExp(
       lines.map((line) => patternOf(line, known, words)).join('[^]*?'),
       'm',
@@ -160,7 +160,7 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
     let output = '';
     await eventually(`${title}: ${command}`, shownLimitMs, async () => {
       ({ output } = await run(command));
-      return wanted.test(output) ? true : delay(lookAgainMs);
+      return wanted.test(output) ? true : delay(pollPauseMs);
     }).catch((error: unknown) => {
       throw new Error(`${title}: ${command} does not print ${wanted}:\n${output}`, {
         cause: error,
@@ -170,8 +170,8 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
   return {
     seen: async (part) => {
       for (const shown of partOfEntry(title, part).shown) {
-        await learn(shown.command);
-        await see(shown);
+        await resolvePlaceholders(shown.command);
+        await waitForOutput(shown);
         last = shown.command;
       }
     },
@@ -179,7 +179,7 @@ export function followRunbook(shell: OperatorShell, title: string, words: Words)
       for (;;) {
         const [command] = left;
         if (command === undefined || (until !== undefined && command.includes(until))) return;
-        await learn(command);
+        await resolvePlaceholders(command);
         await run(command);
         last = command;
         left.shift();
@@ -249,7 +249,7 @@ export async function watchSymptoms(
       const { metric, labels, above } = threshold;
       await eventually(`${title}: ${metric}{${labels}} > ${above}`, shownLimitMs, async () => {
         const value = highest(await readMetrics(), threshold);
-        return value > above && value !== before[at] ? true : delay(lookAgainMs);
+        return value > above && value !== before[at] ? true : delay(pollPauseMs);
       });
     }
   };

@@ -72,7 +72,7 @@ export async function startTemporalServer(options: ServerOptions): Promise<Part>
 }
 
 /** Ports already handed out, to servers that may not be listening yet. */
-const given = new Set<number>();
+const assignedPorts = new Set<number>();
 
 /**
  * Returns a free port that the server can use. Temporal stores its ports in PostgreSQL as `smallint`,
@@ -81,8 +81,8 @@ const given = new Set<number>();
 export async function freeServerPort(): Promise<number> {
   for (let taken = 0; ; ) {
     const port = randomInt(16_384, 32_768);
-    if (given.has(port)) continue;
-    given.add(port);
+    if (assignedPorts.has(port)) continue;
+    assignedPorts.add(port);
     try {
       return await choosePort(port, 'none');
     } catch (error) {

@@ -11,7 +11,7 @@ import { finderOptions } from './finders.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
 
 /** The longest test takes 4 s, or 25 s on a busy machine; vitest's own limit is 120 s. */
-const patienceMs = 100_000;
+const testLimitMs = 100_000;
 
 /** Time after which an activity that a failed test left hanging is abandoned. */
 const shutdownForceMs = 1_000;
@@ -78,11 +78,11 @@ async function createTestServer(env: TestWorkflowEnvironment): Promise<TimeSkipp
     sleep: (durationMs) => env.sleep(durationMs),
     now: () => env.currentTimeMs(),
     withWorkers: async (activities, work, { cachedWorkflows = 0 } = {}) => {
-      const { takeOver, neverEnds } = await crewFor(cachedWorkflows);
+      const { takeOver, workerFailure } = await crewFor(cachedWorkflows);
       takeOver(activities);
       const late = new AbortController();
       try {
-        return await Promise.race([work(), neverEnds, expire(late.signal)]);
+        return await Promise.race([work(), workerFailure, expire(late.signal)]);
       } finally {
         late.abort();
       }
@@ -104,34 +104,34 @@ type Crew = {
   /** Whether all workers run and no activity does: a running activity would stop the next test's clock. */
   readonly isFit: () => boolean;
   /** Rejects when a worker fails, since the test would otherwise wait for ever. */
-  readonly neverEnds: Promise<never>;
+  readonly workerFailure: Promise<never>;
   readonly stop: () => Promise<void>;
 };
 
 async function startCrew(env: TestWorkflowEnvironment, cachedWorkflows: number): Promise<Crew> {
   let current = new Map<string, unknown>();
-  let underWay = 0;
+  let inFlight = 0;
   const workers = await createWorkers(env, cachedWorkflows, async (...args) => {
     const { activityType } = activityInfo();
     const activity = current.get(activityType);
     if (typeof activity !== 'function')
       throw new Error(`The test has no activity ${activityType}.`);
-    underWay += 1;
+    inFlight += 1;
     try {
       return await activity(...args);
     } finally {
-      underWay -= 1;
+      inFlight -= 1;
     }
   });
   const running = workers.map((worker) => worker.run());
-  const neverEnds = Promise.all(running).then(() => {
+  const workerFailure = Promise.all(running).then(() => {
     throw new Error('The workers have stopped by themselves.');
   });
-  neverEnds.catch(() => undefined);
+  workerFailure.catch(() => undefined);
   return {
     cachedWorkflows,
-    neverEnds,
-    isFit: () => underWay === 0 && workers.every((worker) => worker.getState() === 'RUNNING'),
+    workerFailure,
+    isFit: () => inFlight === 0 && workers.every((worker) => worker.getState() === 'RUNNING'),
     takeOver: (activities) => {
       current = new Map(Object.entries(activities));
     },
@@ -170,6 +170,6 @@ async function createWorkers(
 
 /** Rejects after the time limit of a test, so that its workers do not outlive it. */
 async function expire(signal: AbortSignal): Promise<never> {
-  await setTimeout(patienceMs, undefined, { signal });
-  throw new Error(`The workflow did not come so far within ${patienceMs} ms.`);
+  await setTimeout(testLimitMs, undefined, { signal });
+  throw new Error(`The workflow did not come so far within ${testLimitMs} ms.`);
 }

@@ -1,6 +1,6 @@
 import { Corridor, CorridorConnectionError } from '@corridor/client';
 
-// With so long a default, only the timeout of a single request can end one that gets no response.
+// The default is so long that only a timeout set for one request can end it without a response.
 const corridor = new Corridor({ timeoutMs: 600_000 });
 const details = {
   type: 'individual',
