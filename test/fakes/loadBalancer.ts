@@ -1,4 +1,4 @@
-import { Agent, request as httpRequest, createServer } from 'node:http';
+import { Agent, createServer, request as httpRequest } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 

@@ -33,7 +33,7 @@ export function composeOf(
     );
     await Promise.all(names.map((name) => processes.start(name)));
   };
-  return async ([, verb = '', ...rest], its) => {
+  return async ([, verb = '', ...rest], callerEnv) => {
     const names = parts.filter((name) => rest.includes(name));
     switch (verb) {
       case 'ps':
