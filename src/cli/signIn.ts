@@ -49,20 +49,20 @@ async function tokenAt(issuer: string, clientId: string): Promise<string | undef
   return (await pollUntilExpired(provider, flow)).id_token;
 }
 
-/** Polls until the person has answered, also after a request that failed on its way (RFC 8628, 3.5). */
+/** Keeps polling when a request gets no response, as RFC 8628 (3.5) requires. */
 async function pollUntilExpired(provider: Configuration, flow: DeviceAuthorizationResponse) {
   const signal = AbortSignal.timeout(flow.expires_in * 1000);
   for (;;) {
-    try {
-      return await pollDeviceAuthorizationGrant(provider, flow, undefined, { signal });
-    } catch (error) {
-      const isUnanswered =
-        error instanceof TypeError ||
-        (error instanceof ClientError && error.code === 'OAUTH_TIMEOUT');
-      if (!isUnanswered || signal.aborted) throw error;
-    }
+    const poll = pollDeviceAuthorizationGrant(provider, flow, undefined, { signal });
+    const token = await poll.catch((error: unknown) => {
+      if (signal.aborted || !isUnanswered(error)) throw error;
+    });
+    if (token) return token;
   }
 }
+
+const isUnanswered = (error: unknown) =>
+  error instanceof TypeError || (error instanceof ClientError && error.code === 'OAUTH_TIMEOUT');
 
 async function request<T>(shape: z.ZodType<T>, url: string, init: RequestInit = {}): Promise<T> {
   const signal = AbortSignal.timeout(answerLimitMs);

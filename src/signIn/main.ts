@@ -26,20 +26,14 @@ function createSignInServer(config: SignInConfig, database: Database, log: Logge
       log.error({ err: error }, 'the OpenID provider does not answer');
     });
     if (!verified) return problem(503, 'The OpenID provider does not answer. Try again later.');
-    if ('fault' in verified) {
-      log.warn({ reason: verified.fault }, 'an ID token is refused');
-      return problem(401, `The ID token is refused: ${verified.fault}.`);
-    }
+    if ('fault' in verified) return problem(401, `The ID token is refused: ${verified.fault}.`);
     try {
       const session = await beginSession(database, verified.identity, config.SIGN_IN_HOURS);
       const { operator, role, endsAt, key } = session;
       log.info({ operator, role }, 'an operator has signed in');
       return { status: 201, body: { operator, role, ends_at: endsAt.toISOString(), key } };
     } catch (error) {
-      if (isRaisedByFunction(error)) {
-        log.warn({ identity: verified.identity, reason: error.message }, 'a sign-in is refused');
-        return problem(403, error.message);
-      }
+      if (isRaisedByFunction(error)) return problem(403, error.message);
       log.error({ err: error }, 'the database begins no session');
       const what = isOutage(error) ? 'does not answer' : 'refuses the service';
       return problem(503, `The database ${what}. Try again later.`);
@@ -52,7 +46,10 @@ function createSignInServer(config: SignInConfig, database: Database, log: Logge
     const [, idToken] = /^Bearer (\S+)$/.exec(headers.authorization ?? '') ?? [];
     if (idToken === undefined)
       return problem(401, 'Authorization: expected Bearer and an ID token.');
-    return begin(idToken);
+    const answered = await begin(idToken);
+    if (answered.status < 500 && answered.status !== 201)
+      log.warn(answered, 'a sign-in is refused');
+    return answered;
   };
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
   return createServer({ requestTimeout: requestTimeoutMs }, (request, response) => {

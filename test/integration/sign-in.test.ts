@@ -275,6 +275,11 @@ describe('a token is refused', () => {
   it('of who is no operator', async () => {
     const { status, body } = await open(await provider.idToken({ sub: 'a-stranger' }));
     expect([status, body]).toEqual([403, { message: 'No operator has the identity a-stranger.' }]);
+    await eventually('the refusal in the log', 20_000, () =>
+      serviceLog.find(
+        (line) => line.includes('a sign-in is refused') && line.includes('a-stranger'),
+      ),
+    );
   });
 });
 
