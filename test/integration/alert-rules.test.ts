@@ -1,0 +1,44 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { findPromtool } from '../servers/promtool.js';
+
+const run = promisify(execFile);
+const deployed = fileURLToPath(new URL('../../deploy/prometheus', import.meta.url));
+
+let promtool: string;
+
+beforeAll(async () => {
+  promtool = await findPromtool();
+});
+
+/** Runs the unit tests of the alerts: a healthy hour, and one test per alert (test/unit/alerts.test.ts). */
+const testRules = (cwd: string) => run(promtool, ['test', 'rules', 'alerts.test.yml'], { cwd });
+
+describe('Prometheus', () => {
+  it('accepts its configuration and the rules', async () => {
+    await run(promtool, ['check', 'config', 'prometheus.yml'], { cwd: deployed });
+  });
+
+  it('fires each alert in its test, and none in a healthy hour', async () => {
+    expect((await testRules(deployed)).stdout).toContain('SUCCESS');
+  });
+
+  it('fails the tests when a threshold is wrong', async () => {
+    const copy = await mkdtemp(join(tmpdir(), 'corridor-alerts-'));
+    try {
+      await cp(deployed, copy, { recursive: true });
+      const rules = await readFile(join(copy, 'alerts.yml'), 'utf8');
+      await writeFile(join(copy, 'alerts.yml'), rules.replace('} == 0', '} == 1'));
+      await expect(testRules(copy)).rejects.toMatchObject({
+        stderr: expect.stringContaining('CorridorPartDown'),
+      });
+    } finally {
+      await rm(copy, { recursive: true, force: true });
+    }
+  });
+});
