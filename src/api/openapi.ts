@@ -59,18 +59,18 @@ const keyDescription = 'An API key of the account: `cor_test_â€¦` or `cor_live_â
 
 const tags: Readonly<Record<string, string>> = {
   quotes: 'Prices, each held for 30 seconds.',
-  payouts: 'Money to one beneficiary: sent, followed and canceled.',
+  payouts: 'Payments to beneficiaries: send, follow and cancel them.',
   batches: 'Up to 10,000 payouts in one request.',
-  beneficiaries: 'Who receives payouts, with account details that were validated.',
-  balances: 'What the account has, by currency.',
+  beneficiaries: 'Recipients of payouts, with validated account details.',
+  balances: 'The funds of the account, by currency.',
   balance_transactions: 'Every movement of a balance.',
-  test: 'What only test accounts can do.',
-  webhook_endpoints: 'Where events are sent to.',
-  events: 'What has happened, and the deliveries of each event.',
-  corridors: 'Which currencies can be paid, with fees and limits.',
-  rates: 'What corridors would be priced at now, and mid rates of the past.',
-  limits: 'What the account may send at most.',
-  beneficiary_requirements: 'Which details a country requires of a beneficiary.',
+  test: 'Operations for test accounts only.',
+  webhook_endpoints: 'URLs to which events are sent.',
+  events: 'Changes to payouts, batches and endpoints, and their deliveries.',
+  corridors: 'Currency pairs that can be paid, with fees and limits.',
+  rates: 'The current rates of corridors, and past mid rates.',
+  limits: 'The maximum amounts that the account may send.',
+  beneficiary_requirements: 'The details of a beneficiary that a country requires.',
   account: 'The account of the API key.',
 };
 
@@ -119,7 +119,7 @@ function parametersOf(route: Route, { paramsOf }: PublishedSchemas): readonly Js
 const requestHeaders = {
   'Corridor-Version': {
     description:
-      "The API version of this request; without it, the account's version. This document describes one of them.",
+      "The API version of this request; without it, the account's version. This document describes one version.",
     schema: { $ref: reference('api_version') },
   },
   'Idempotency-Key': text(
@@ -217,9 +217,9 @@ function refusalsOf(route: Route): readonly RefusalCode[] {
 }
 
 const answerHeaders = {
-  RateLimit: text('What is left of each quota, and the seconds until it is full again.'),
+  RateLimit: text('The remainder of each quota, and the seconds until that quota is full again.'),
   'RateLimit-Policy': text(
-    'The quotas of the account, of requests and of items, and the window of each in seconds.',
+    'The quotas of the account for requests and for items, each with its window in seconds.',
   ),
   'Request-Id': text('Identifies this request in our logs.', { pattern: '^req_' }),
   'Corridor-Version': text('The API version of this response.', { enum: apiVersions }),
@@ -228,7 +228,7 @@ const answerHeaders = {
     { const: 'true' },
   ),
   Location: text('The path of the new object.', { pattern: '^/v1/' }),
-  'Preference-Applied': text('The longest time, in seconds, that the response was delayed.', {
+  'Preference-Applied': text('The maximum delay of the response, in seconds.', {
     pattern: '^wait=\\d+$',
   }),
   'Retry-After': text('Seconds to wait before you retry.', { pattern: '^\\d+$' }),
@@ -266,15 +266,15 @@ function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
       operationId: type.replace('.', '_'),
       summary: `The webhook for ${type}.`,
       description: isProbe
-        ? 'A POST to one endpoint, when it is to be verified or tested.'
-        : 'A POST to each endpoint of the account that listens to it.',
+        ? 'A POST to one endpoint, to verify or test it.'
+        : 'A POST to each subscribed endpoint of the account.',
       security: [],
       parameters: [
         header('webhook-id', 'The id in the body: the same on every attempt.'),
         header('webhook-timestamp', 'When this attempt was made, in seconds since 1970.'),
         header(
           'webhook-signature',
-          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; where the endpoint has v1a, `v1a,` and the ed25519 signature of the same.',
+          '`v1,` and the base64 HMAC-SHA256 of `id.timestamp.body`; for endpoints with v1a, also `v1a,` and the ed25519 signature of the same text.',
         ),
       ],
       requestBody: {
@@ -289,7 +289,7 @@ function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
       responses: {
         '2XX': {
           description: isProbe
-            ? 'Received. To a challenge, respond with it alone. We do not retry.'
+            ? 'Received. Respond to a challenge with its value alone. We do not retry.'
             : 'Received. After any other response we retry for three days.',
         },
       },

@@ -12,7 +12,7 @@ export const beneficiary = z.object({
   currency,
   name_kana: z.string().optional(),
   name_latin: z.string().optional(),
-  name_on_statement: z.string().describe('The name as the payment writes it.'),
+  name_on_statement: z.string().describe('The name as it is written in the payment.'),
   iban: z.string().optional().describe('Masked: the last four characters.'),
   bic: z.string().optional(),
   account_number: z.string().optional().describe('Masked: at most the last four digits.'),
@@ -27,18 +27,18 @@ export const beneficiary = z.object({
   address: z
     .object(Object.fromEntries(partNames.map((part) => [part, z.string().optional()])))
     .optional()
-    .describe('As the payment writes it.'),
+    .describe('As it is written in the payment.'),
   same_account_as: idOf('bnf')
     .nullable()
     .describe('The oldest other beneficiary with this bank account.'),
   version: z.int().describe('Starts at 1; each update adds 1.'),
   created_at: time,
-  updated_at: time.nullable().describe('When its details were last updated.'),
+  updated_at: time.nullable().describe('When the details were last updated.'),
   deleted,
 });
 
 const requirement = z.object({
-  name: z.string().describe('As a form names it: address[town] is the town of address.'),
+  name: z.string().describe('The name in a form: address[town] is the town of address.'),
   type: z.literal('string'),
   required: z.boolean(),
   description: z.string(),

@@ -8,7 +8,7 @@ export const delivery = z.object({
   event: idOf('evt'),
   webhook_endpoint: idOf('we'),
   status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
-  attempt_count: count.describe('Since the event, or since it was last redelivered.'),
+  attempt_count: count.describe('Attempts since the event occurred or was last redelivered.'),
   last_attempt_at: time.nullable(),
   last_status: z.int().nullable().describe('The HTTP status of the last attempt.'),
   last_error: z.string().nullable(),
@@ -22,13 +22,13 @@ const deliveryAttempt = z.object({
   latency_ms: count.nullable(),
   error: z.string().nullable().describe('Null if the attempt succeeded.'),
   response: z.string().nullable().describe('The first 2 KiB of the response to a failed attempt.'),
-  next_attempt_at: time.nullable().describe('When the attempt after it was due.'),
+  next_attempt_at: time.nullable().describe('When the attempt after this one was due.'),
 });
 
 /** The challenge that an endpoint must answer before it receives events. */
 export const webhookChallenge = z.object({
   webhook_endpoint: idOf('we'),
-  challenge: z.string().describe('Respond with it alone, as text or as {"challenge": "…"}.'),
+  challenge: z.string().describe('Respond with only this, as text or as {"challenge": "…"}.'),
 });
 
 /** The outcome of a test message. */
@@ -37,17 +37,17 @@ export const webhookTest = z.object({
   webhook_endpoint: idOf('we'),
   delivered: z.boolean().describe('Whether the response was 2xx.'),
   http_status: z.int().nullable().describe('Null if there was no response.'),
-  latency_ms: count.nullable().describe('Null if what came of it is not known.'),
-  error: z.string().nullable().describe('Null if it was delivered.'),
+  latency_ms: count.nullable().describe('Null if the outcome is unknown.'),
+  error: z.string().nullable().describe('Null if the message was delivered.'),
   response: z.string().nullable().describe('The first 2 KiB of the response.'),
 });
 
 export const redelivery = z.object({
   object: z.literal('redelivery'),
   webhook_endpoint: idOf('we'),
-  pending: count.describe('Deliveries on their way to the endpoint.'),
-  has_more: z.boolean().describe('Whether more has failed since: send it with another key.'),
+  pending: count.describe('The number of pending deliveries to the endpoint.'),
+  has_more: z.boolean().describe('Whether failed deliveries remain: redeliver with a new key.'),
 });
 export const deliveryWithAttempts = delivery.extend({
-  attempts: z.array(deliveryAttempt).describe('Newest first, and the last 20 at most.'),
+  attempts: z.array(deliveryAttempt).describe('The last 20 attempts at most, newest first.'),
 });

@@ -124,7 +124,7 @@ export const payoutParams = z.strictObject({
   metadata: metadata.optional(),
   retry_of: idOf('po', 'payout that failed, was canceled or was returned')
     .optional()
-    .describe('A payout that failed, was canceled or was returned; each is retried at most once.'),
+    .describe('A payout that failed, was canceled or was returned, and has not been retried yet.'),
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
@@ -173,20 +173,20 @@ const beneficiaryHints: Readonly<Record<PlainField, z.GlobalMeta>> = {
   country: { enum: beneficiaryCountries(), description: 'Country of the account (ISO 3166-1).' },
   currency: { enum: corridorCurrencies(), description: 'Currency of the account (ISO 4217).' },
   name_kana: { description: "Japan: the account holder's name in katakana." },
-  iban: { description: 'Countries of the IBAN registry.' },
-  bic: { description: 'Optional with an IBAN; required in Malaysia and the Philippines.' },
-  account_number: { description: 'Accounts without an IBAN; in Mexico the CLABE.' },
+  iban: { description: 'For accounts in countries of the IBAN registry.' },
+  bic: { description: 'Optional with an IBAN; required in MY, PH; replaces bank_code in VN.' },
+  account_number: { description: 'For accounts without an IBAN; in Mexico, the CLABE.' },
   routing_number: {
     description: 'ABA routing number (US), sort code (GB), BSB (AU), IFSC (IN), branch code (ZA).',
   },
-  bank_code: { description: 'BR, CA, CN, HK, ID, JP, KR, SG, TH: the code of the bank.' },
+  bank_code: { description: 'The code of the bank; in GH and KE, the mobile money operator.' },
   branch_code: { description: 'BR, CA (transit number), JP, SG: the code of the branch.' },
-  account_type: { enum: [...accountTypes], description: 'BR, JP, US: the kind of account.' },
-  pix_key: { description: 'Brazil: in place of an account.' },
-  tax_id: { description: "Brazil: the account holder's CPF or CNPJ." },
-  name_latin: { description: 'Required for names that the payment cannot write.' },
-  date_of_birth: { description: 'Of an individual: YYYY-MM-DD.' },
-  registration_number: { description: 'Of a business: its number in its register.' },
+  account_type: { enum: [...accountTypes], description: 'BR, CO, JP, US: the kind of account.' },
+  pix_key: { description: 'Brazil: instead of the bank, branch and account number.' },
+  tax_id: { description: "The holder's CPF or CNPJ (BR), RUT (CL), CC or NIT (CO)." },
+  name_latin: { description: 'Required if the payment cannot carry the letters of name.' },
+  date_of_birth: { description: 'Individuals only: YYYY-MM-DD.' },
+  registration_number: { description: 'Businesses only: the number in the business register.' },
 };
 
 /** All fields are text here. The domain decides which of them belong together. */
@@ -306,7 +306,7 @@ export const redeliverFailedParams = z
   })
   .refine(({ from_sequence: from = 0n, to_sequence: to = from }) => isRange(from, to), {
     path: ['to_sequence'],
-    error: `at least from_sequence, and less than ${maximumRedelivered.toLocaleString('en')} more`,
+    error: `at least from_sequence, and less than from_sequence + ${maximumRedelivered.toLocaleString('en')}`,
   });
 
 export const accountParams = z.strictObject({

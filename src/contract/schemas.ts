@@ -24,10 +24,10 @@ const minorUnits = z
   .int()
   .min(1)
   .max(1e14)
-  .describe('Minor units, as sent in the request: of the source currency, or of the fixed side.');
+  .describe('As requested, in minor units of the currency of the fixed side.');
 const rateSource = z.object({ provider: z.string(), as_of: time });
 const arrival = (what: string) =>
-  time.nullable().describe(`${what} The end of a business day; null past the known calendars.`);
+  time.nullable().describe(`${what} End of a business day; null if bank holidays are unknown.`);
 const fixedSide = z.enum(['source', 'destination']);
 /** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
 function quoteWith<Exact extends z.ZodType>(exact: Exact) {
@@ -57,7 +57,7 @@ function rateWith<Exact extends z.ZodType>(exact: Exact) {
     object: z.literal('rate'),
     source_currency: currency,
     destination_currency: currency,
-    rate: exact.describe('What a quote of now would be priced at: the mid rate less the spread.'),
+    rate: exact.describe('The rate of a quote created now: the mid rate less the spread.'),
     mid_rate: decimal.describe('The mid-market rate, before the spread.'),
     spread_basis_points: z.int(),
     rate_source: rateSource,
@@ -67,13 +67,13 @@ function rateWith<Exact extends z.ZodType>(exact: Exact) {
 const half = z.object({ id: idOf('rate'), per_euro: decimal, as_of: time });
 const pastRate = z.object({
   object: z.literal('past_rate'),
-  id: idOf('rate').describe('The id of the half that was published last.'),
+  id: idOf('rate').describe('The id of the later of the two rates.'),
   source_currency: currency,
   destination_currency: currency,
-  mid_rate: decimal.describe('The per_euro of the destination divided by that of the source.'),
+  mid_rate: decimal.describe('destination_rate.per_euro divided by source_rate.per_euro.'),
   provider: z.string(),
-  as_of: time.describe('When its provider published the half that came last.'),
-  received_at: time.describe('When that half arrived here.'),
+  as_of: time.describe('When the provider published the later rate.'),
+  received_at: time.describe('When we received the later rate.'),
   source_rate: half,
   destination_rate: half,
 });
@@ -83,12 +83,12 @@ const calculation = z.object({
   steps: z.array(
     z.object({
       step: z.enum(['fee', 'net_amount', 'mid_rate', 'rate', 'receive_amount']),
-      result: z.string().describe('A sum in units of its currency, or a rate.'),
+      result: z.string().describe('An amount in major units of the currency, or a rate.'),
       currency: currency.nullable().describe('Null for a rate.'),
-      rule: z.string().describe('How the result follows from the inputs.'),
+      rule: z.string().describe('How the result is computed from the inputs.'),
       inputs: z
         .record(z.string(), z.string())
-        .describe('By the names in the rule, with the ids of the terms and rates they come from.'),
+        .describe('The values of the names in the rule, and the ids of the terms and rates used.'),
     }),
   ),
 });
@@ -101,16 +101,16 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     status_reason: z
       .string()
       .nullable()
-      .describe('Why it failed, was canceled or was returned: a code of /docs/status-reasons.'),
-    status_reason_text: z.string().nullable().describe('The same in a sentence, for people.'),
+      .describe('Why the payout failed, was canceled or was returned: see /docs/status-reasons.'),
+    status_reason_text: z.string().nullable().describe('The status reason as a sentence.'),
     quote: idOf('qt').nullable(),
     batch: idOf('bat').nullable(),
-    retry_of: idOf('po').nullable().describe('The payout that this one repeats.'),
+    retry_of: idOf('po').nullable().describe('The payout that this payout retries.'),
     beneficiary: z.string(),
     beneficiary_version: z
       .int()
       .nullable()
-      .describe('The version of the beneficiary that it goes to; null until it is accepted.'),
+      .describe('The version of the beneficiary that is paid; null until the payout is accepted.'),
     reference: z.string().nullable(),
     metadata: z.record(z.string(), z.string()),
     source_currency: currency.nullable(),
@@ -122,13 +122,13 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     rate: exact.nullable(),
     rate_source: rateSource.nullable(),
     receive_amount: money.nullable().describe('The amount the beneficiary will receive.'),
-    received: money.nullable().describe('Received by the beneficiary; null until it settles.'),
+    received: money.nullable().describe('Received by the beneficiary; null until settlement.'),
     returned_amount: money.nullable().describe('The amount returned by the beneficiary’s bank.'),
     created_at: time,
-    estimated_arrival: arrival('The latest arrival, fixed at acceptance and null before.'),
+    estimated_arrival: arrival('The latest arrival, fixed at acceptance; null until then.'),
     settled_at: time
       .nullable()
-      .describe('When the bank settled it; if the bank gives no time, when we were notified.'),
+      .describe('When the bank settled the payout; if it gives no time, when we were notified.'),
     status_history: z.array(
       z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
     ),
@@ -150,7 +150,7 @@ const corridorTotals = z
   .describe(ofAccepted);
 
 /** Lists do not count payouts, because a page of batches may have a million of them. */
-const uncounted = 'Null in lists and where a payout is expanded; retrieve the batch for it.';
+const uncounted = 'Null in lists and in expanded payouts: retrieve the batch instead.';
 
 const batch = z.object({
   object: z.literal('batch'),
@@ -196,17 +196,17 @@ const limit = z.object({
   object: z.literal('limit'),
   type: z
     .enum(['payout', 'day', 'month', 'new_payee'])
-    .describe('Of one payout, of a day or month in UTC, or of a payout to a new beneficiary.'),
+    .describe('Per payout, per day or month (UTC), or per payout to a new beneficiary.'),
   currency,
   destination_currency: currency.nullable().describe('Null for payouts to any currency.'),
   limit: money,
-  used: money.nullable().describe('Only of a day or month.'),
+  used: money.nullable().describe('Null unless type is day or month.'),
   left: money.nullable(),
   resets_at: time.nullable(),
   hours: z
     .int()
     .nullable()
-    .describe('How long a beneficiary is new after it was added or updated.'),
+    .describe('For new_payee: how long a beneficiary counts as new after it was added or updated.'),
 });
 
 const balance = z.object({
@@ -239,8 +239,8 @@ const corridor = z.object({
   scheme: z.string().describe('The clearing system that the destination currency is paid through.'),
   cut_off: z
     .object({ time: z.string().meta({ examples: ['14:00'] }), zone: z.string() })
-    .describe('Local time, in an IANA time zone: a later payout counts for the next business day.'),
-  business_days: z.array(z.string()).describe('Such as monday; bank holidays are left out.'),
+    .describe('Local time in an IANA zone; from then on, payouts count for the next business day.'),
+  business_days: z.array(z.string()).describe('Such as monday; bank holidays are excluded.'),
   estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 
@@ -249,8 +249,8 @@ const webhookEndpoint = z.object({
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
-  signature: z.enum(['v1', 'v1a']).describe('v1: by the secret; v1a: by our public key as well.'),
-  batching: z.boolean().describe('Whether it is sent up to 100 events in one request.'),
+  signature: z.enum(['v1', 'v1a']).describe('v1: with the secret; v1a: also with our private key.'),
+  batching: z.boolean().describe('Whether one request may contain up to 100 events.'),
   description: z.string().nullable(),
   api_version: z.string(),
   status: z.enum(['unverified', 'enabled', 'disabled']),
@@ -258,11 +258,11 @@ const webhookEndpoint = z.object({
   failing_since: time
     .nullable()
     .describe(
-      'The first failed attempt since the last that succeeded; after 5 days it is disabled.',
+      'The first failed attempt since the last success; after 5 days we disable the endpoint.',
     ),
   previous_secret_expires_at: time
     .nullable()
-    .describe('Until then the previous secret signs webhooks too.'),
+    .describe('Until then, webhooks are signed with the previous secret as well.'),
   created_at: time,
   deleted,
 });
@@ -394,13 +394,13 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
       secret: z
         .string()
         .nullable()
-        .describe('Signs webhooks. Shown only here; null in a repeat an hour later.'),
+        .describe('Signs webhooks. Shown only here; a retry after an hour returns null.'),
     }),
     webhook_message: message,
     webhook_batch: message.omit({ sequence: true }).extend({
-      id: idOf('evb').describe('The same for the same events.'),
+      id: idOf('evb').describe('Identical for the same events.'),
       type: z.literal(eventBatch),
-      data: z.array(message).min(1).max(100).describe('By their sequence.'),
+      data: z.array(message).min(1).max(100).describe('Ordered by sequence.'),
     }),
   };
 }

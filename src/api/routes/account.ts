@@ -26,7 +26,7 @@ export const accountRoutes: readonly Route[] = [
     path: '/v1/limits',
     scope: 'read',
     operationId: 'listLimits',
-    summary: 'List what the account may send at most, and what of it is used.',
+    summary: 'List the limits of the account, and how much of each is used.',
     answers: { 200: 'limit_list' },
     // At most four per currency and three per corridor, depending on what an operator has set.
     handle: async ({ database }, { account }) => {

@@ -120,7 +120,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     path: '/v1/beneficiaries/:id',
     scope: 'write',
     operationId: 'updateBeneficiary',
-    summary: 'Update a beneficiary. Accepted payouts to it keep the version that they have.',
+    summary: 'Update a beneficiary. Accepted payouts are still sent with the previous details.',
     params: beneficiaryUpdateParams,
     examples: {
       'another account number': { iban: 'DE75512108001245126199' },

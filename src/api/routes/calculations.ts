@@ -36,7 +36,7 @@ export const calculationRoutes: readonly Route[] = [
     ...shared,
     path: '/v1/payouts/:id/calculation',
     operationId: 'readPayoutCalculation',
-    summary: 'Retrieve how the price of a payout was computed; no steps before it is accepted.',
+    summary: 'Retrieve how the price of a payout was computed; no steps until it is accepted.',
     handle: async ({ database }, request) =>
       explain(database, request, await findPayout(database, request.account.id, request.id)),
   },

@@ -71,7 +71,7 @@ export const corridorRoutes: readonly Route[] = [
     scope: 'read',
     weight: 1,
     operationId: 'listRates',
-    summary: 'List the rates that quotes are priced at now; a quote holds one.',
+    summary: 'List the current rates of quotes. To hold a rate, create a quote.',
     params: corridorListParams,
     answers: { 200: 'rate_list' },
     // A corridor without a current rate is left out, because a quote for it would be refused.
@@ -93,7 +93,7 @@ export const corridorRoutes: readonly Route[] = [
     path: '/v1/rates/history',
     scope: 'read',
     operationId: 'listPastRates',
-    summary: 'List the mid rates of two currencies by publication, newest first.',
+    summary: 'List the past mid rates of two currencies, last published first.',
     params: pastRateListParams,
     answers: { 200: 'past_rate_list' },
     refusals: ['parameter_missing'],

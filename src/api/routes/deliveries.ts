@@ -31,7 +31,7 @@ export const deliveryRoutes: readonly Route[] = [
     scope: 'webhooks',
     operationId: 'redeliverFailed',
     summary:
-      'Deliver up to 10,000 events to an endpoint again: what failed since a time, or all of a range.',
+      'Redeliver up to 10,000 events to an endpoint: those that failed since a time, or all in a range.',
     params: redeliverFailedParams,
     examples: {
       'since an outage': { since: '2026-11-21T12:00:00Z' },

@@ -92,7 +92,7 @@ export const eventRoutes: readonly Route[] = [
     scope: 'webhooks',
     operationId: 'redeliverEvent',
     summary:
-      'Deliver an event again, with the same webhook-id, to one endpoint or to all it was for.',
+      'Redeliver an event, with the same webhook-id, to one of its endpoints or to all of them.',
     params: redeliverEventParams,
     examples: { 'to every endpoint': {} },
     answers: { 200: 'delivery_with_attempts_list' },

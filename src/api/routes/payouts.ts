@@ -144,7 +144,7 @@ const searchRestMs = 100;
 /** 422, because the same filters are refused whenever they are sent. */
 const tooBroad = refuse('list_too_broad', {
   param: 'created',
-  expected: 'a narrower time by created[gte] and created[lt], or a filter that names few payouts',
+  expected: 'a shorter period from created[gte] to created[lt], or a filter that few payouts match',
 });
 
 /**
@@ -238,7 +238,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const refusal =
     isAnswered || isFinal(after.status)
       ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-      : refuse('service_unavailable', { hint: 'The payout may still be canceled: send it again.' });
+      : refuse('service_unavailable', { hint: 'The payout may still be canceled: try again.' });
   return { ...refused(refusal), object, headers };
 }
 
@@ -268,7 +268,7 @@ function answerOf(
   const isHidden = revealsFunds(code) && !request.scopes.includes('read');
   const balance =
     code === 'limit_exceeded'
-      ? { expected: 'at most what is left of the limits of the account' }
+      ? { expected: 'at most the amount that the limits of the account still allow' }
       : { expected: 'at most the available balance', hint: 'Add funds first.' };
   const refusal = isHidden ? { ...withoutDetail(row.refusal), ...balance } : row.refusal;
   const shown = isKept ? withAdvice(refusal, row) : refusal;
@@ -290,8 +290,8 @@ function notCancelable({ status, batchId, attentionReason }: PayoutRow): Refusal
   }
   return refuseFor(
     status === 'processing' && attentionReason !== null
-      ? 'The bank may have taken the payout: the operator of the service is finding out.'
-      : `The payout is ${status}; only one that the bank has not accepted yet can be canceled.`,
+      ? 'The bank may have accepted the payout: the operator of the service is investigating.'
+      : `The payout is ${status}; a payout can be canceled only until the bank accepts it.`,
   );
 }
 

@@ -62,7 +62,7 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
     // personal data.
     count('unreadable_callbacks_total', { rail: rail.name });
     deps.log.error({ rail: rail.name, ...parsed }, 'a signed callback cannot be read');
-    const expected = `a callback as the rail declares it, also at: ${parsed.unreadable}`;
+    const expected = `a callback in the format of the rail; not in that format: ${parsed.unreadable}`;
     return answerProblem(ctx, { refusals: [refuse('body_malformed', { expected })] });
   }
   const woken = await bulkTransaction(deps.database, parsed.length, (sql) =>

@@ -167,7 +167,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     summary: 'Create a webhook endpoint. Only this response shows its signing secret.',
     params: webhookEndpointParams,
     examples: {
-      'what became of payouts': {
+      'final states of payouts': {
         url: 'https://example.com/corridor',
         events: ['payout.settled', 'payout.failed', 'payout.returned'],
       },
@@ -223,7 +223,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id',
     scope: 'webhooks',
     operationId: 'updateWebhookEndpoint',
-    summary: 'Update a webhook endpoint. To disable it cancels its pending deliveries for good.',
+    summary: 'Update a webhook endpoint. Disabling it cancels its pending deliveries for good.',
     params: webhookEndpointUpdateParams,
     examples: {
       'enable it again': { status: 'enabled' },
@@ -238,7 +238,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id/verify',
     scope: 'webhooks',
     operationId: 'verifyWebhookEndpoint',
-    summary: 'Send an unverified endpoint a challenge, and enable it if that is answered.',
+    summary: 'Send a challenge to an unverified endpoint, and enable the endpoint if it answers.',
     answers: { 200: 'webhook_endpoint' },
     refusals: ['webhook_challenge_failed', 'webhook_endpoint_unverified'],
     handle: verifyEndpoint,
@@ -248,7 +248,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id/test',
     scope: 'webhooks',
     operationId: 'testWebhookEndpoint',
-    summary: 'Send a verified endpoint one test message, and return what came of it.',
+    summary: 'Send one test message to a verified endpoint, and return the outcome.',
     answers: { 200: 'webhook_test' },
     refusals: ['webhook_endpoint_unverified'],
     handle: testEndpoint,
@@ -259,7 +259,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     scope: 'webhooks',
     operationId: 'rotateWebhookEndpointSecret',
     summary:
-      'Replace the signing secret. Both sign while they overlap; 0 hours ends the old at once.',
+      'Replace the signing secret. Both secrets sign during the overlap; 0 hours ends the old one at once.',
     params: rotateSecretParams,
     examples: { 'two days to change over': { overlap_hours: 48 } },
     answers: { 200: 'webhook_endpoint_with_secret' },
@@ -275,7 +275,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
           // A third secret would end the oldest one early. Only overlap_hours=0 asks for that.
           if (overlapHours > 0 && (row.previousSecretUntil ?? 0) > new Date()) {
             return refuse('secret_rotation_open', {
-              hint: 'End it by revoke_old_secret, or send overlap_hours=0 to keep the new secret alone.',
+              hint: 'End the rotation with revoke_old_secret, or send overlap_hours=0 to keep only the new secret.',
             });
           }
           const secret = createWebhookSecret();
@@ -289,7 +289,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
     path: '/v1/webhook_endpoints/:id/revoke_old_secret',
     scope: 'webhooks',
     operationId: 'revokeOldWebhookEndpointSecret',
-    summary: 'End the overlap of a rotation: only the newest secret signs from now on.',
+    summary: 'End the overlap of a rotation: from now on, only the newest secret signs.',
     answers: { 200: 'webhook_endpoint' },
     handle: (deps, request) => changeOnce(deps, request, revokeOldSecret, shown),
   },
