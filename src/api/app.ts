@@ -200,11 +200,11 @@ function refusalOfThrown(error: unknown, path: string): Refusal {
       if (isOutage(error)) {
         // Not a 422: the filters or the database may be the cause, and only the same request can show which.
         const hint = hasSqlState(error, queryCanceled)
-          ? 'It took too long. Narrow a list by created, or send the request again.'
-          : 'Send it again with the same idempotency key; without one, check first whether it took effect.';
+          ? 'The request took too long. Narrow a list by created, or send the request again.'
+          : 'Send the request again with the same idempotency key; without a key, check first whether it took effect.';
         return refuse('service_unavailable', { hint });
       }
-      return refuse('internal_error', { hint: 'It is logged under the request_id.' });
+      return refuse('internal_error', { hint: 'The error is logged under the request_id.' });
   }
 }
 

@@ -51,7 +51,7 @@ export class CsvReader {
       else if (this.at === this.text.length || this.takeLineEnd()) {
         return { cells, count: column + 1, line };
       } else {
-        const expected = 'in quotes as a whole if it has quotes or line breaks in it';
+        const expected = 'quoted as a whole, because it contains quotes or line breaks';
         return { expected, column, line: this.line };
       }
     }

@@ -57,7 +57,7 @@ export function* decodeInSteps(
   const likely = formats.get(type ?? '');
   if (likely !== undefined && likely !== format && accepts(likely)) {
     const detail = `The body looks like ${type}: send Content-Type: ${type}.`;
-    const expected = `a body as its Content-Type says, ${shortened(contentType, 100)}`;
+    const expected = `a body in the format of its Content-Type, ${shortened(contentType, 100)}`;
     return [refuse('body_malformed', { expected, detail })];
   }
   return yield* format.decode(body, params, !path.includes(':id'));

@@ -173,7 +173,7 @@ function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | 
   const { headers, rawHeaders, httpVersion, method, url = '' } = request;
   // The code that parses the path throws on some other forms, before it can respond.
   if (!/^\/[^#]*$/.test(url) && !(method === 'OPTIONS' && url === '*')) {
-    return refuse('request_malformed', { expected: 'a path from the first / on, without #' });
+    return refuse('request_malformed', { expected: 'a path that begins with / and has no #' });
   }
   if (rawHeaders.length > 2 * limits.headers) return tooManyHeaders(limits);
   const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
@@ -228,14 +228,14 @@ function refusalOfParser(error: NodeJS.ErrnoException, limits: HttpLimits): Refu
   if (code === 'HPE_HEADER_OVERFLOW') return tooManyHeaders(limits);
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
     const { headersMs, requestMs } = limits;
-    const expected = `headers within ${headersMs / 1000} s, and all of it within ${requestMs / 1000} s`;
+    const expected = `headers within ${headersMs / 1000} s, and the whole request within ${requestMs / 1000} s`;
     return refuse('request_timeout', { expected });
   }
   if (!code.startsWith('HPE_')) return undefined;
   // The parser's own message, which is one of a fixed set.
   const reason = 'reason' in error && typeof error.reason === 'string' ? error.reason : code;
   const hint = `The request cannot be read: ${reason}. The connection closes.`;
-  return refuse('request_malformed', { expected: 'a request as RFC 9112 has it', hint });
+  return refuse('request_malformed', { expected: 'a request as RFC 9112 defines it', hint });
 }
 
 /** Renders the refusal as a response, and logs it. */

@@ -95,7 +95,7 @@ function keyTransaction<T>(
   return writes(account.id, () => bulkTransaction(database, rowCount, work)).catch(
     (error: unknown) => {
       if (!hasSqlState(error, lockNotAvailable)) throw error;
-      return refuse('request_in_progress', { hint: 'Send it again in a second.' });
+      return refuse('request_in_progress', { hint: 'Send the request again in a second.' });
     },
   );
 }

@@ -55,7 +55,7 @@ export function weightOf(bytes: number): number {
 }
 
 const manyInOne = 'To send many payouts, use a batch.';
-const aboutItems = `Each payout of a batch is an item, and each ${bytesPerItem} bytes of a body or an answer.`;
+const aboutItems = `Each payout of a batch is an item, and each ${bytesPerItem} bytes of a body or a response.`;
 
 /** Items that may be used at once: two of the longest batches, each of 10,000 payouts or 8 MiB. */
 const itemBurst = 21_000;
@@ -149,13 +149,13 @@ function refused(headers: Admission['headers'], retryInMs: number, refusal: Refu
 
 function tooFast({ perSecond, burst }: Quota, what: string, hint: string): Refusal {
   const expected = `at most ${perSecond} ${what} a second by this account, and ${burst} at once`;
-  return refuse('rate_limited', { expected, hint: `Send it again after Retry-After. ${hint}` });
+  return refuse('rate_limited', { expected, hint: `Retry after the time in Retry-After. ${hint}` });
 }
 
 function tooMany({ inFlight }: RateLimits): Refusal {
   return refuse('too_many_in_flight', {
     expected: `at most ${inFlight} requests at a time by this account`,
-    hint: `Wait for answers, and read them, before sending more. ${manyInOne}`,
+    hint: `Wait for responses, and read them, before you send more. ${manyInOne}`,
   });
 }
 

@@ -37,14 +37,14 @@ export async function sendProbe(
   const ended = await find();
   if (ended?.outcome) return ended.outcome;
   if (isRun && ended?.begunAt === null) {
-    const expected = 'one challenge or test at a time to an endpoint, and four of an account';
+    const expected = 'one challenge or test at a time per endpoint, and four per account';
     return refusedFor(1, 'too_many_in_flight', expected);
   }
-  return refused(refuse('service_unavailable', { hint: 'Send it again.' }));
+  return refused(refuse('service_unavailable', { hint: 'Send the request again.' }));
 }
 
 function refusedFor(seconds: number, code: RefusalCode, expected: string): Refused {
-  const refusal = refuse(code, { expected, hint: 'Send it again after Retry-After.' });
+  const refusal = refuse(code, { expected, hint: 'Retry after the time in Retry-After.' });
   return { ...refused(refusal), headers: { 'Retry-After': `${seconds}` } };
 }
 

@@ -161,14 +161,14 @@ export function refuseRetry(
   const refused = (detail: string) =>
     refuse('retry_refused', { ...retryExpected, received: id, detail });
   if (retriedBy !== null && retriedBy !== by) {
-    return refused(`${id} was retried by ${retriedBy}. Retry that one if it failed.`);
+    return refused(`${id} was retried by ${retriedBy}. Retry ${retriedBy} if it failed.`);
   }
   if (!endedUnpaid(status)) {
     return refused(
       `${id} is ${status}: retry a payout only after it failed, was canceled or was returned.`,
     );
   }
-  const detail = `The bank may have paid ${id}, or a payout that it retries: contact support.`;
+  const detail = `The bank may have paid ${id} or an earlier payout that ${id} retries: contact support.`;
   return mayBePaid ? refused(detail) : undefined;
 }
 

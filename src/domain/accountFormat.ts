@@ -141,7 +141,7 @@ function faultOf(
   const count = `The ${title} has ${value.length} digit${plural} instead of ${length}`;
   const other = beneficiaryFields.find((name) => fixedLength(account[name]) === value.length);
   const swapped = other && `it is the ${account[other]?.title}, which goes in ${other}`;
-  const lost = value.length < length ? 'zeros in front of it may have been lost' : undefined;
+  const lost = value.length < length ? 'leading zeros may have been lost' : undefined;
   const guesses = [lost, swapped].filter((guess) => guess !== undefined).join(', or ');
   return guesses === '' ? `${count}.` : `${count}: ${guesses}.`;
 }
@@ -149,7 +149,7 @@ function faultOf(
 /** Returns the sentence for a value whose layout is right but whose check digits are wrong. */
 function checkSentence({ check, title }: FieldFormat): string {
   if (check === 'pixKey') {
-    return 'As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.';
+    return 'The check digits are wrong for a CPF or CNPJ; a phone number starts with its country code, +55.';
   }
   return check === 'aba' || check === 'clabe' || check === 'rut'
     ? `The check digit of the ${title} is wrong: a digit is wrong or two are swapped.`

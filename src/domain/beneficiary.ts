@@ -254,7 +254,7 @@ function unknownFields(sent: SentDetails, rules: Rules): Refusal[] {
         param: field,
         expected,
         received: shown({ field, pattern: '^$' }, textOf(sent, field)),
-        detail: `${/^(date|registration)_/.test(field) ? ofType : subject} in ${nameOf(country)} has no ${field}: it takes ${expected}.`,
+        detail: `${/^(date|registration)_/.test(field) ? ofType : subject} in ${nameOf(country)} has no ${field}: the fields are ${expected}.`,
       }),
     );
 }
@@ -385,7 +385,7 @@ function sentenceOfIban(iban: string, country: string): string | undefined {
     case 'letter':
       return 'The IBAN has a letter where a digit belongs, such as O for 0 or I for 1.';
     case 'layout':
-      return `The letters and digits of the IBAN are not laid out as in ${nameOf(issuer)}.`;
+      return `The letters and digits of the IBAN do not follow the format of IBANs from ${nameOf(issuer)}.`;
     case 'check':
       return 'The check digits of the IBAN are wrong: a character is wrong or two are swapped.';
     case 'national_check':

@@ -109,7 +109,7 @@ export function railNameOf(mode: 'test' | 'live'): 'sandbox' | undefined {
 
 /** Returns the refusal of a payout whose mode has no rail. */
 export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
-  return refuse('corridor_unavailable', { hint: `No rail takes ${mode} payouts here.` });
+  return refuse('corridor_unavailable', { hint: `No rail accepts ${mode} payouts here.` });
 }
 
 /** Returns the fee of an amount of zero or more, in minor units of the source currency, rounded up. */

@@ -73,7 +73,7 @@ export function refuseOverLimit(
   const limitOf = ({ limitMinor, period, destination }: LimitUse) =>
     `${amount(limitMinor)} a ${period}${destination === null ? '' : ` to ${destination}`}`;
   const least = applying.reduce((found, each) => (leftOf(each) < leftOf(found) ? each : found));
-  const rest = `${amount(leftOf(least))}, what is left of the limit of ${limitOf(least)}`;
+  const rest = `${amount(leftOf(least))}, the remainder of the limit of ${limitOf(least)}`;
   const until = `${amount(leftOf(over))} is left until it resets at ${over.resetsAt?.toISOString()}`;
   const use = over.resetsAt ? `, of which ${amount(usedOf(over))} is used and ${until}` : '';
   const received = amount(sourceMinor);
@@ -115,7 +115,7 @@ export function refuseNewPayee(
     param,
     expected: `${most} until ${until}`,
     received: amount(sourceMinor),
-    detail: `The beneficiary was added or updated less than ${hours} ago: until ${until} it receives ${most}${isNone ? '' : ' a payout'}.`,
+    detail: `The beneficiary was added or updated less than ${hours} ago: until ${until} it can receive ${most}${isNone ? '' : ' a payout'}.`,
     hint: isNone ? 'Wait until then.' : 'Send less, or wait until then.',
   });
 }

@@ -140,7 +140,7 @@ function describe({ code, param, expected, received, isBare, meant }: Omit<Refus
   if (code === 'parameter_missing' || code === 'api_key_missing')
     return `${param} is missing: send ${expected}.`;
   if (code === 'parameter_unknown') {
-    const taken = meant === undefined ? `, which takes ${expected}` : '';
+    const taken = meant === undefined ? `, which accepts ${expected}` : '';
     return `${param} is not a parameter of this request${taken}.`;
   }
   if (received === '') return `${param} must be ${expected}, but it is empty.`;

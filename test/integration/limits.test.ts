@@ -237,7 +237,7 @@ describe('a batch', () => {
     );
     expect(preview).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals: told });
     expect(told[1]?.expected).toBe(
-      'at most 10.00 USD, what is left of the limit of 100.00 USD a day',
+      'at most 10.00 USD, the remainder of the limit of 100.00 USD a day',
     );
   });
 
@@ -288,7 +288,7 @@ describe('a limit of a corridor', () => {
       status: 422,
       body: {
         code: 'limit_exceeded',
-        expected: 'at most 70.00 USD, what is left of the limit of 100.00 USD a day to EUR',
+        expected: 'at most 70.00 USD, the remainder of the limit of 100.00 USD a day to EUR',
         detail: expect.stringMatching(
           /^The limit is 100\.00 USD a day to EUR, of which 30\.00 USD /,
         ),
@@ -306,7 +306,7 @@ describe('a limit of a corridor', () => {
     // Both count against the limit of the currency.
     expect(await used(accountId)).toBe(32_000n);
     expect((await pay('18001', domestic)).body).toMatchObject({
-      expected: 'at most 180.00 USD, what is left of the limit of 500.00 USD a day',
+      expected: 'at most 180.00 USD, the remainder of the limit of 500.00 USD a day',
     });
     expect((await client('GET /v1/limits')).body['data']).toMatchObject([
       { type: 'month', destination_currency: 'EUR', left: '300.00' },
@@ -370,7 +370,7 @@ describe('what counts towards a limit', () => {
       body: {
         code: 'limit_exceeded',
         param: 'amount',
-        expected: 'at most 400.00 USD, what is left of the limit of 500.00 USD a day',
+        expected: 'at most 400.00 USD, the remainder of the limit of 500.00 USD a day',
         received: '400.01 USD',
         detail: expect.stringMatching(/100\.00 USD is used .* resets at \d{4}-\d\d-\d\dT00:00:00/),
       },
@@ -423,7 +423,7 @@ describe('an operator', () => {
     await payer.send('used');
     await limit(payer.accountId, { day: '50', month: '1000' });
     expect(await payer.ask('refused', { amount: '200' })).toMatchObject({
-      body: { expected: 'at most 0.00 USD, what is left of the limit of 50.00 USD a day' },
+      body: { expected: 'at most 0.00 USD, the remainder of the limit of 50.00 USD a day' },
     });
     const shown = await limit(payer.accountId, { day: 'none' });
     expect(shown).toContain('1,000.00 a month, 100.00 used');

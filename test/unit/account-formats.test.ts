@@ -122,7 +122,7 @@ describe('slips of people are named', () => {
     [
       'US',
       { routing_number: '21000021' },
-      'The routing number has 8 digits instead of 9: zeros in front of it may have been lost.',
+      'The routing number has 8 digits instead of 9: leading zeros may have been lost.',
     ],
     [
       'US',
@@ -137,7 +137,7 @@ describe('slips of people are named', () => {
     [
       'GB',
       { account_number: '089999' },
-      'The account number has 6 digits instead of 8: zeros in front of it may have been lost, or it is the sort code, which goes in routing_number.',
+      'The account number has 6 digits instead of 8: leading zeros may have been lost, or it is the sort code, which goes in routing_number.',
     ],
     [
       'GB',
@@ -147,12 +147,12 @@ describe('slips of people are named', () => {
     [
       'AU',
       { routing_number: '23-604' },
-      'The BSB has 5 digits instead of 6: zeros in front of it may have been lost.',
+      'The BSB has 5 digits instead of 6: leading zeros may have been lost.',
     ],
     [
       'MX',
       { account_number: '03218000011835971' },
-      'The CLABE has 17 digits instead of 18: zeros in front of it may have been lost.',
+      'The CLABE has 17 digits instead of 18: leading zeros may have been lost.',
     ],
     [
       'MX',
@@ -168,7 +168,7 @@ describe('slips of people are named', () => {
     [
       'JP',
       { account_number: '1234' },
-      'The account number has 4 digits instead of 7: zeros in front of it may have been lost, or it is the bank code, which goes in bank_code.',
+      'The account number has 4 digits instead of 7: leading zeros may have been lost, or it is the bank code, which goes in bank_code.',
     ],
     [
       'NZ',
@@ -203,7 +203,7 @@ describe('of what is sent together', () => {
     const british = { ...ada, country: 'GB', currency: 'GBP', iban: 'GB82WEST12345698765432' };
     const both = { ...british, account_number: '66374958', routing_number: '089999' };
     expect(sentencesOf({ ...british, routing_number: '089999' })).toEqual([
-      'routing_number: With iban, a beneficiary in the United Kingdom has no routing_number: it takes type, name, country, currency, iban, bic, name_latin, date_of_birth, address.',
+      'routing_number: With iban, a beneficiary in the United Kingdom has no routing_number: the fields are type, name, country, currency, iban, bic, name_latin, date_of_birth, address.',
     ]);
     expect(sentencesOf(both)).toHaveLength(2);
     const brazilian = { ...ada, country: 'BR', currency: 'BRL', tax_id: '39053344705' };
@@ -301,7 +301,7 @@ describe('accounts in the United Kingdom', () => {
         code: 'beneficiary_invalid',
         param: 'account_number',
         expected:
-          'an account number of 8 digits; one of 6 or 7 has zeros in front (for example 66374958)',
+          'an account number of 8 digits, with leading zeros if it has only 6 or 7 (for example 66374958)',
         received: `****${account.slice(-4)}`,
         detail: expect.stringContaining('The account number does not match the sort code'),
       },
@@ -372,7 +372,7 @@ describe('slips of real people, each where it was reported', () => {
       [
         [
           "GB, the two fields swapped",
-          "account_number: The account number has 6 digits instead of 8: zeros in front of it may have been lost, or it is the sort code, which goes in routing_number.",
+          "account_number: The account number has 6 digits instead of 8: leading zeros may have been lost, or it is the sort code, which goes in routing_number.",
           "routing_number: The sort code has 8 digits instead of 6: it is the account number, which goes in account_number.",
         ],
         [
@@ -393,11 +393,11 @@ describe('slips of real people, each where it was reported', () => {
         ],
         [
           "JP, account of 4 digits: accepted by old Gumroad, refused by Stripe since",
-          "account_number: The account number has 4 digits instead of 7: zeros in front of it may have been lost, or it is the bank code, which goes in bank_code.",
+          "account_number: The account number has 4 digits instead of 7: leading zeros may have been lost, or it is the bank code, which goes in bank_code.",
         ],
         [
           "JP, bank code of 3 digits (leading zero lost)",
-          "bank_code: The bank code has 3 digits instead of 4: zeros in front of it may have been lost, or it is the branch code, which goes in branch_code.",
+          "bank_code: The bank code has 3 digits instead of 4: leading zeros may have been lost, or it is the branch code, which goes in branch_code.",
         ],
         [
           "CN, an Alipay phone number in the account field: plus sign",
@@ -409,11 +409,11 @@ describe('slips of real people, each where it was reported', () => {
         ],
         [
           "BR, wrong check digits (Wise sample 123.456.789-12)",
-          "pix_key: As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.",
+          "pix_key: The check digits are wrong for a CPF or CNPJ; a phone number starts with its country code, +55.",
         ],
         [
           "BR, phone without +55: 11 digits, looks like a CPF",
-          "pix_key: As a CPF or CNPJ it has wrong check digits; a phone number starts with its country code, +55.",
+          "pix_key: The check digits are wrong for a CPF or CNPJ; a phone number starts with its country code, +55.",
         ],
         [
           "BR, branch with its check digit",
@@ -449,7 +449,7 @@ describe('slips of real people, each where it was reported', () => {
         ],
         [
           "KE, code of a bank",
-          "bank_code: expected the operator of the mobile money: mpesa, airtel or tkash",
+          "bank_code: expected the mobile money operator: mpesa, airtel or tkash",
         ],
         [
           "KE, placeholders",

@@ -137,7 +137,7 @@ describe('an account with an IBAN', () => {
     ['DE8937040044053201300', 'The IBAN has 21 characters instead of 22.'],
     [
       'DE8937040044053201300X',
-      'The letters and digits of the IBAN are not laid out as in Germany.',
+      'The letters and digits of the IBAN do not follow the format of IBANs from Germany.',
     ],
     [
       'DE8937O400440532013000',
@@ -310,7 +310,7 @@ describe('validation', () => {
       expected: 'type, name, country, currency, iban, bic, name_latin, date_of_birth, address',
       received: '****1111',
       detail:
-        'A beneficiary in Germany has no routing_number: it takes type, name, country, currency, iban, bic, name_latin, date_of_birth, address.',
+        'A beneficiary in Germany has no routing_number: the fields are type, name, country, currency, iban, bic, name_latin, date_of_birth, address.',
     });
   });
 

@@ -6,6 +6,6 @@ it('money of a test account goes to the sandbox bank, that of a live one never',
   expect(railNameOf('live')).toBeUndefined();
   expect(refuseUnroutable('live')).toMatchObject({
     code: 'corridor_unavailable',
-    hint: 'No rail takes live payouts here.',
+    hint: 'No rail accepts live payouts here.',
   });
 });

@@ -80,7 +80,7 @@ describe('a payout over a limit is told', () => {
       refused: true,
       code: 'limit_exceeded',
       param: 'amount',
-      expected: 'at most 699.95 USD, what is left of the limit of 1000.00 USD a day',
+      expected: 'at most 699.95 USD, the remainder of the limit of 1000.00 USD a day',
       received: '700.00 USD',
       detail:
         'The limit is 1000.00 USD a day, of which 300.05 USD is used and 699.95 USD is left ' +
@@ -114,7 +114,7 @@ describe('a payout over a limit is told', () => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
     const standings = standingsOf([{ ...all, uses: { '2026-12-01': '99900' } }], now);
     expect(refuseOverLimit(standings, usd(minor), nothing, 'amount')).toMatchObject({
-      expected: 'at most 1.00 USD, what is left of the limit of 1000.00 USD a day',
+      expected: 'at most 1.00 USD, the remainder of the limit of 1000.00 USD a day',
       detail: expect.stringContaining(explained),
     });
     expect(refuseOverLimit(standings, usd(100n), nothing, 'amount')).toBeUndefined();
@@ -135,7 +135,7 @@ describe('a payout over a limit is told', () => {
   test('that nothing is left where the limit is lower by now than what was used', () => {
     const lower = { ...limits, dayMinor: 1_000n, monthMinor: null };
     expect(refuseOverLimit(standingsOf([lower], now), usd(1n), nothing, 'amount')).toMatchObject({
-      expected: 'at most 0.00 USD, what is left of the limit of 10.00 USD a day',
+      expected: 'at most 0.00 USD, the remainder of the limit of 10.00 USD a day',
     });
   });
 
@@ -146,7 +146,7 @@ describe('a payout over a limit is told', () => {
       refuseOverLimit(standings, usd(minor, destination), taken, 'amount');
     expect(refused(9_995n, 'EUR')).toBeUndefined();
     expect(refused(9_996n, 'EUR')).toMatchObject({
-      expected: 'at most 99.95 USD, what is left of the limit of 300.00 USD a day to EUR',
+      expected: 'at most 99.95 USD, the remainder of the limit of 300.00 USD a day to EUR',
       detail: expect.stringContaining(
         'The limit is 300.00 USD a day to EUR, of which 200.05 USD is used and 99.95 USD is left',
       ),
@@ -211,7 +211,7 @@ test('payouts of one decision share what the limit of their corridor has left', 
     'accepted',
     'accepted',
     'accepted',
-    'at most 0.00 USD, what is left of the limit of 600.05 USD a day to EUR',
+    'at most 0.00 USD, the remainder of the limit of 600.05 USD a day to EUR',
   ]);
 });
 
