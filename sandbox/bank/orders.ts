@@ -60,7 +60,7 @@ const rows: readonly Row[] = [
   {
     order: 'return CODE after DURATION',
     answer: 'accepted',
-    afterwards: 'settles after 200 ms and is returned in full, that long after acceptance',
+    afterwards: 'settles after 200 ms, and is returned in full that long after acceptance',
     plan: ({ code, afterMs }) => ({
       ...usual,
       steps: [settles, { type: 'returned', code, afterMs }],
@@ -80,33 +80,34 @@ const rows: readonly Row[] = [
   },
   {
     order: 'timeout then settle',
-    answer: 'none, until the client hangs up; "unknown" in bulk; a repetition is answered accepted',
+    answer: 'none until the client disconnects, or "unknown" in bulk; a repeated order is accepted',
     afterwards: 'settles after 200 ms',
     plan: () => ({ ...usual, isAnswered: false }),
   },
   {
     order: 'timeout then nothing',
-    answer: 'none, until the client hangs up; "unknown" in bulk; likewise at every repetition',
-    afterwards: 'nothing: the transfer is not recorded, a look-up says not_found',
+    answer:
+      'none until the client disconnects, or "unknown" in bulk; a repeated order gets the same',
+    afterwards: 'nothing: the transfer is not recorded, and a look-up returns not_found',
     plan: () => ({ entry: 'ignored' }),
   },
   {
     order: 'duplicate callbacks',
     answer: 'accepted',
     afterwards:
-      'settles after 200 ms; each callback comes three times with one event id and once with another',
+      'settles after 200 ms; each callback is sent three times with one event id and once with another',
     plan: () => ({ ...usual, areCallbacksDuplicated: true }),
   },
   {
     order: 'never settle',
     answer: 'accepted',
-    afterwards: 'nothing, for ever',
+    afterwards: 'nothing: the transfer never settles',
     plan: () => ({ ...usual, steps: [] }),
   },
   {
     order: 'wrong amount',
     answer: 'accepted',
-    afterwards: 'settles after 200 ms; callback and look-up state one minor unit too much',
+    afterwards: 'settles after 200 ms; the callback and the look-up report one minor unit too much',
     plan: () => ({ ...usual, misreportedMinor: 1n }),
   },
 ];
