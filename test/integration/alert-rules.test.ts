@@ -35,7 +35,7 @@ describe('Prometheus', () => {
       const rules = await readFile(join(copy, 'alerts.yml'), 'utf8');
       await writeFile(join(copy, 'alerts.yml'), rules.replace('} == 0', '} == 1'));
       await expect(testRules(copy)).rejects.toMatchObject({
-        stderr: expect.stringContaining('CorridorPartDown'),
+        stderr: expect.stringContaining('CorridorProcessDown'),
       });
     } finally {
       await rm(copy, { recursive: true, force: true });
