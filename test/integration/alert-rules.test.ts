@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { findPromtool } from '../servers/promtool.js';
+import { findPrometheus } from '../servers/prometheus.js';
 
 const run = promisify(execFile);
 const deployed = fileURLToPath(new URL('../../deploy/prometheus', import.meta.url));
@@ -13,7 +13,7 @@ const deployed = fileURLToPath(new URL('../../deploy/prometheus', import.meta.ur
 let promtool: string;
 
 beforeAll(async () => {
-  promtool = await findPromtool();
+  promtool = await findPrometheus('promtool');
 });
 
 /** Runs the unit tests of the alerts: a healthy hour, and one test per alert (test/unit/alerts.test.ts). */
