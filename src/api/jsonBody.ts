@@ -191,14 +191,15 @@ class JsonReader {
   private *readObject(): Steps<DecodedObject> {
     const object: Record<string, Decoded> = Object.create(null);
     if (!this.opens('}')) return object;
-    let names = 0;
+    const names: string[] = [];
     do {
-      if (++names > maxNames) throw this.unreadable(`at most ${maxNames} names in an object`);
-      if (names > 1 && this.peek() === '}') throw this.unreadable('no comma before the }');
+      if (names.length >= maxNames) throw this.unreadable(`at most ${maxNames} names in an object`);
+      if (names.length > 0 && this.peek() === '}') throw this.unreadable('no comma before the }');
       if (this.peek() !== '"') throw this.unreadable('a name in double quotes');
       const name = this.readString();
       this.path.push(name);
-      const expected = name in object ? 'sent once' : expectedOfName(name);
+      const expected = names.includes(name) ? 'sent once' : expectedOfName(name);
+      names.push(name);
       if (expected !== undefined) this.refuse(expected);
       if (this.peek() !== ':') throw this.unreadable("':'");
       this.at += 1;
