@@ -17,7 +17,7 @@ import { createStackHome, type RunningStack, type StackHome } from '../servers/s
 
 const rulesFile = fileURLToPath(new URL('../../deploy/prometheus/alerts.yml', import.meta.url));
 
-const items = 2_000;
+const items = 1_000;
 
 const rulesAnswer = z.object({
   data: z.object({
