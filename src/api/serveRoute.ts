@@ -11,6 +11,7 @@ import {
   versionExpected,
   versionHeaders,
 } from '../contract/versions/index.js';
+import { maximumBatchItems } from '../domain/batch.js';
 import { type Refusal, refuse, shortened } from '../domain/refusal.js';
 import { holderOf } from './auth.js';
 import { decodeInSteps, isUndecoded } from './decode.js';
@@ -41,7 +42,8 @@ export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Prom
   if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
   const request = await readRequest(deps, route, ctx);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
-  const items = isDecodedList(payouts) ? payouts.length : 0;
+  // A list that is too long for a batch is refused as such, not for items that are never available.
+  const items = isDecodedList(payouts) ? Math.min(payouts.length, maximumBatchItems) : 0;
   if (answerIfRefused(ctx, takeItems(deps, ctx, items))) return;
   if ('refusals' in request) return answerProblem(ctx, request);
   const unexpected = validate(noParams, route.params === undefined ? request.decoded : {});

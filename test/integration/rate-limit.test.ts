@@ -141,6 +141,16 @@ describe('an account', () => {
     },
   );
 
+  it('is told how long a batch may be, also by one of more items than it ever has at once', async () => {
+    const json = { payouts: Array.from({ length: 25_000 }, () => payout) };
+    const answer = await client('POST /v1/batches', { json });
+    expect(answer.status).toBe(400);
+    expect(answer.body).toMatchObject({
+      param: 'payouts',
+      expected: 'a list of 1 to 10,000 payouts',
+    });
+  });
+
   it('is refused a long body by its length alone', async () => {
     limiter.takeItems(accountId, 20_000);
     const { hostname, port } = new URL(system.apiUrl);
