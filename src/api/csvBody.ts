@@ -9,6 +9,7 @@ import {
   maxDepth,
   maxFields,
   maxProblems,
+  paramInside,
   paramName,
   refuseParam,
   type SentColumns,
@@ -96,7 +97,7 @@ function* readItems(reader: CsvReader, reading: Reading): Steps<readonly Decoded
     const row = reader.readRow(header.names.length);
     if (row === undefined) break;
     if ('expected' in row) {
-      problems.push(misread(row, paramOfCell(param, header.names[row.column])));
+      problems.push(misread(row, paramInside(param, header.names[row.column])));
       break;
     }
     const values = checkRow(row, param, reading);
@@ -130,7 +131,7 @@ function checkRow(
     values += 1;
     const expected = expectedOfCell(cell);
     if (expected === undefined || problems.length >= maxProblems) continue;
-    problems.push(refuseParam(paramOfCell(param, names[column]), expected, row.line));
+    problems.push(refuseParam(paramInside(param, names[column]), expected, row.line));
   }
   return values;
 }
@@ -146,11 +147,6 @@ function itemOf(columns: Columns, cells: readonly string[]): DecodedObject | und
     isEmpty = false;
   }
   return isEmpty ? undefined : item;
-}
-
-/** Returns the parameter of a cell: `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
-function paramOfCell(item: string, name = ''): string {
-  return item + name.replace(/^[^[]+/, '[$&]');
 }
 
 function misread({ expected, line }: CsvFault, param: string): Refusal {

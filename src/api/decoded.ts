@@ -70,6 +70,9 @@ export function paramName(path: readonly PropertyKey[]): string {
   return (root ?? '') + rest.map((name) => `[${name}]`).join('');
 }
 
+/** `metadata[order]` of `payouts[17]` is `payouts[17][metadata][order]`. */
+export const paramInside = (item: string, name = '') => item + name.replace(/^[^[]+/, '[$&]');
+
 /**
  * Flattens to [parameter name, text as sent] pairs. A form and JSON with the same values give the same pairs:
  * 1000 is "1000", true is "true", null is the empty text that a form would have, and an empty list or object,

@@ -188,6 +188,18 @@ describe('an item with a key of its own', () => {
     expect(again.headers.get('idempotent-replayed')).toBe('true');
   });
 
+  it('that differs in one name of its metadata is refused in the notation of the request', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const labelled = (order: string) => ({ ...payer.item('labelled'), metadata: { order } });
+    const key = 'labelled';
+    await payer.client('POST /v1/payouts', { json: labelled('7'), idempotencyKey: key });
+    const payouts = [{ ...labelled('8'), idempotency_key: key }];
+    const id = textOf(await payer.client('POST /v1/batches', { json: { payouts } }), 'id');
+    await untilBatch(payer.client, id);
+    const [row] = await rowsOf(system, id);
+    expect(row?.refusal).toMatchObject({ param: 'payouts[0][metadata][order]' });
+  });
+
   it('is one payout where a batch and a single request ask for it at once', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const { client, item } = payer;

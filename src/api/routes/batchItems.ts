@@ -5,7 +5,7 @@ import { newId } from '../../db/id.js';
 import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
 import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
 import type { Refusal } from '../../domain/refusal.js';
-import { isList, isObject, paramName } from '../decoded.js';
+import { isList, isObject, paramInside, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../slices.js';
@@ -80,6 +80,6 @@ export function earlierOf(
   if (key === undefined || first === undefined) return undefined;
   const different = differenceOf(first, { ...key, route: itemRoute });
   if (different === undefined) return { payoutId: first.objectId };
-  const param = paramName(['payouts', index, different.param ?? 'idempotency_key']);
+  const param = paramInside(paramName(['payouts', index]), different.param ?? 'idempotency_key');
   return { refusal: { ...different, param } };
 }
