@@ -128,6 +128,25 @@ describe('a batch that is only validated', () => {
     );
   });
 
+  it('with an item that has the key of the request comes to the same as the batch', async () => {
+    const payer = await openBatchPayer(system, 100_000n);
+    const payouts = [payer.item('July', { idempotency_key: 'preview' })];
+    const send = (validate_only: boolean) =>
+      payer.client('POST /v1/batches', {
+        json: { payouts, validate_only },
+        idempotencyKey: 'preview',
+      });
+    const refused = {
+      status: 400,
+      body: {
+        param: 'payouts[0][idempotency_key]',
+        detail: expect.stringContaining('The batch itself has the same idempotency_key.'),
+      },
+    };
+    expect(await send(true)).toMatchObject(refused);
+    expect(await send(false)).toMatchObject(refused);
+  });
+
   it('is refused as a whole where all or nothing is asked for', async () => {
     const payer = await openBatchPayer(system, 5_000n);
     const items = ['a', 'b', 'c'].map((reference) => payer.item(reference));

@@ -11,7 +11,7 @@ import {
   type SentColumns,
 } from '../decoded.js';
 import { nearestName } from '../nearestName.js';
-import { type Validated, validate, withoutConsequences } from '../route.js';
+import { validate, withoutConsequences } from '../route.js';
 import { createPace, inSlices, type Steps } from '../slices.js';
 import { conflictingParams } from './payouts.js';
 
@@ -26,7 +26,7 @@ const uniqueNames = [
  * response lists. Other requests wait only for a slice of the items, however many there are. A batch with too
  * many items is refused without looking at them.
  */
-export async function validateBatch(decoded: DecodedObject): Promise<Validated<BatchParams>> {
+export async function validateBatch(decoded: DecodedObject, batchKey?: string) {
   const { lines = [], columns } = decoded[itemLines] ?? {};
   const envelope = validate(batchEnvelope, decoded);
   const refusals = 'refusals' in envelope ? [...envelope.refusals] : [];
@@ -45,7 +45,7 @@ export async function validateBatch(decoded: DecodedObject): Promise<Validated<B
     else payouts.push(validated.params);
     await pace();
   }
-  refusals.push(...(await inSlices(conflictsOf(sent))));
+  refusals.push(...(await inSlices(conflictsOf(sent, batchKey))));
   if (refusals.length > 0 || 'refusals' in envelope) {
     return { refusals: withLines(withoutConsequences(refusals), lines).slice(0, maxProblems) };
   }
@@ -88,9 +88,10 @@ function refuseColumns(columns: SentColumns, items: readonly Decoded[]): readonl
  * Finds conflicts within an item, or between two items. Uses only the names and texts that were sent, so that
  * an item that is invalid in another way counts too.
  */
-function* conflictsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
+function* conflictsOf(items: readonly Decoded[], batchKey?: string): Steps<readonly Refusal[]> {
   const refusals: Refusal[] = [];
-  const firstWith = new Map<string, number>();
+  const firstWith = new Map<string, string>();
+  if (batchKey !== undefined) firstWith.set(`idempotency_key ${batchKey}`, 'The batch itself');
   for (const [index, item] of items.entries()) {
     if (refusals.length >= maxProblems) break;
     yield;
@@ -100,12 +101,10 @@ function* conflictsOf(items: readonly Decoded[]): Steps<readonly Refusal[]> {
       const value = item[name];
       if (typeof value !== 'string') continue;
       const first = firstWith.get(`${name} ${value}`);
-      if (first === undefined) firstWith.set(`${name} ${value}`, index);
-      else {
-        const hint = `${paramName(['payouts', first])} has the same ${name}.`;
-        const param = paramName(['payouts', index, name]);
-        refusals.push(refuse('parameter_invalid', { param, expected, hint }));
-      }
+      const hint = `${first} has the same ${name}.`;
+      const param = paramName(['payouts', index, name]);
+      if (first === undefined) firstWith.set(`${name} ${value}`, paramName(['payouts', index]));
+      else refusals.push(refuse('parameter_invalid', { param, expected, hint }));
     }
   }
   return refusals.slice(0, maxProblems);

@@ -73,7 +73,7 @@ export const batchRoutes: readonly Route[] = [
     },
     answers: { 200: 'batch_preview', 202: 'batch' },
     refusals: ['parameters_exclusive'],
-    read: ({ decoded }) => validateBatch(decoded),
+    read: ({ decoded, idempotencyKey }) => validateBatch(decoded, idempotencyKey),
     handle: createBatch,
   }),
   listRoute({
