@@ -74,7 +74,7 @@ export const idOf = (prefix: string, what: string) =>
  * Characters refused in text. On some rails a line break in a remittance text starts a new field; the others
  * change how the text reads.
  */
-const refusedInText = String.raw`\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069`;
+const refusedInText = String.raw`\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069`;
 /** Written so that every language can read it, because the document publishes it. */
 const plainText = new RegExp(`^[^${refusedInText}]*$`);
 

@@ -571,7 +571,7 @@ describe('a request is refused whose', () => {
     await refuses('POST /v1/quotes', { form: quote, headers }, wanted);
   });
 
-  it.each(['a\r\nX: y', 'bell \u0007', '\u202eturned', '   '])(
+  it.each(['a\r\nX: y', 'a\u2028b', 'a\u2029b', 'bell \u0007', '\u202eturned', '   '])(
     'reference would change the bank message: %j',
     async (reference) => {
       const payout = { beneficiary: 'bnf_1', source_currency: 'USD', amount: '100', reference };
