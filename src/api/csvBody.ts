@@ -73,7 +73,8 @@ function readHeader(reader: CsvReader, expectedOfCell: CellCheck): Header | read
   }
   const refusals = row.cells.flatMap((name, column) => {
     const expected = expectedOfCell(name) ?? addColumn(columns, name, column);
-    return expected === undefined ? [] : [refuseParam(name, expected, row.line)];
+    const param = name || `column ${column + 1}`;
+    return expected === undefined ? [] : [refuseParam(param, expected, row.line)];
   });
   return refusals.length > 0 ? refusals : { names: row.cells, columns, line: row.line };
 }

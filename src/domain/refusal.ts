@@ -133,7 +133,7 @@ export function sentenceOf(refusal: Omit<Refusal, 'refused'>): string {
 }
 
 function describe({ code, param, expected, received, isBare, meant }: Omit<Refusal, 'refused'>) {
-  if (param === undefined || expected === undefined) {
+  if (!param || expected === undefined) {
     const wanted = expected === undefined ? '' : `: expected ${expected}`;
     return `${meaningOf(code).title}${wanted}${received ? `, received ${received}` : ''}.`;
   }

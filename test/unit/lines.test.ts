@@ -102,7 +102,7 @@ describe('a CSV body', () => {
     ['a name twice', 'a,b,a', 'a'],
     ['a value and an object', 'a,a[b]', 'a[b]'],
     ['an object and a value', 'a[b],a', 'a'],
-    ['no name', 'a,', ''],
+    ['no name', 'a,', 'column 2'],
     ['a list', 'a[]', 'a[]'],
     ['too many levels', 'a[b][c][d][e][f][g]', 'a[b][c][d][e][f][g]'],
     ['__proto__', '__proto__', '__proto__'],

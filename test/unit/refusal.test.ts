@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isRefusal, meaningOf, refuse } from '../../src/domain/refusal.js';
+import { isRefusal, meaningOf, refuse, sentenceOf } from '../../src/domain/refusal.js';
 
 test('a refusal has its code and whatever is known of the details', () => {
   expect(refuse('not_found')).toEqual({ refused: true, code: 'not_found' });
@@ -32,4 +32,9 @@ test('what was cut in the middle of a character can be stored as JSON', () => {
   const cut = 'Zoë \u{1F644}'.slice(0, 5);
   const { received, detail } = refuse('parameter_invalid', { received: cut, detail: cut });
   expect([received, detail]).toEqual(['Zoë \uFFFD', 'Zoë \uFFFD']);
+});
+
+test('a parameter without a name is no gap in the sentence', () => {
+  const refusal = refuse('parameter_invalid', { param: '', expected: 'a name that is not empty' });
+  expect(sentenceOf(refusal)).toBe('A parameter is malformed: expected a name that is not empty.');
 });
