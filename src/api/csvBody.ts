@@ -62,15 +62,15 @@ function readHeader(reader: CsvReader, expectedOfCell: CellCheck): Header | read
   const columns: Columns = { kind: 'object', children: new Map() };
   const row = reader.readRow();
   if (row === undefined) return { names: [], columns, line: 1 };
-  if ('expected' in row) return [misread(row, `column ${row.column + 1}`)];
   // Spreadsheets separate by semicolons where the comma is the decimal mark. Without this check the whole
   // header would be refused as an unknown name.
-  const separator = row.count === 1 ? /[;\t]/.exec(row.cells[0] ?? '')?.[0] : undefined;
+  const separator = /^[\r\n]*[^,;\t\r\n]*([;\t])[^,\r\n]*(?:[\r\n]|$)/.exec(reader.text)?.[1];
   if (separator !== undefined) {
     const found = separator === ';' ? 'semicolons' : 'tabs';
     const detail = `The columns are separated by ${found}: use commas.`;
     return [refuse('body_malformed', { detail, line: row.line })];
   }
+  if ('expected' in row) return [misread(row, `column ${row.column + 1}`)];
   const refusals = row.cells.flatMap((name, column) => {
     const expected = expectedOfCell(name) ?? addColumn(columns, name, column);
     const param = name || `column ${column + 1}`;

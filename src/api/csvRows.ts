@@ -21,7 +21,7 @@ export type CsvFault = {
  * every character once, and keeps no cells that the caller does not want.
  */
 export class CsvReader {
-  private readonly text: string;
+  readonly text: string;
   private readonly special = /[",\r\n]/g;
   private at = 0;
   private line = 1;

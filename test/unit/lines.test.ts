@@ -116,6 +116,7 @@ describe('a CSV body', () => {
   it.each([
     ['semicolons', 'amount;reference'],
     ['tabs', 'amount\treference'],
+    ['semicolons', '"amount";"reference"'],
   ])('refuses columns that are separated by %s, in one sentence', (separators, header) => {
     const result = csv(`\n${header}\n1;2\n`);
     expect(isUndecoded(result) && result.map(sentenceOf)).toEqual([
