@@ -1,3 +1,5 @@
+import { maxValueLength } from './decoded.js';
+
 // Maximum number of columns. An item has at most 58: eight parameters and 50 metadata names.
 const maxColumns = 100;
 
@@ -80,10 +82,9 @@ export class CsvReader {
     while (end >= 0 && this.text[end + 1] === '"') end = this.text.indexOf('"', end + 2);
     if (end < 0) return undefined;
     const inside = this.text.slice(start, end);
-    for (let feed = inside.indexOf('\n'); feed >= 0; feed = inside.indexOf('\n', feed + 1)) {
-      this.line += 1;
-    }
+    for (let at = 0; at < inside.length; at += 1) if (inside[at] === '\n') this.line += 1;
     this.at = end + 1;
-    return inside.replaceAll('""', '"');
+    // Half of it is too long for a value already: four million quotes would hold up everybody.
+    return inside.length > 2 * maxValueLength ? inside : inside.replaceAll('""', '"');
   }
 }
