@@ -199,7 +199,7 @@ export function bodyLimitOf(path: string): number {
 }
 
 /** Content encodings that are accepted. Others would only be more ways to hide a large body. */
-const encodings = ['', 'identity', 'gzip'];
+const encodings = ['identity', 'gzip'];
 
 const readers = new Map(
   [bodyLimitBytes, callbackLimitBytes, maxBodyBytes].map((textLimit) => [
@@ -219,7 +219,10 @@ const readers = new Map(
 
 /** Reads the body of a POST as bytes. The caller decodes them. */
 export async function readBody(ctx: Koa.Context): Promise<void> {
-  if (!encodings.includes(ctx.get('Content-Encoding').toLowerCase())) ctx.throw(415);
+  // Content codings are case-insensitive (RFC 9110, 8.4.1), but the library that inflates the body expects lower
+  // case.
+  ctx.req.headers['content-encoding'] = ctx.get('Content-Encoding').toLowerCase() || 'identity';
+  if (!encodings.includes(ctx.get('Content-Encoding'))) ctx.throw(415);
   // The body of any other method has no meaning.
   if (ctx.method !== 'POST') return;
   // The client disconnected while its key was being looked up.

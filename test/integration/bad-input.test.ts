@@ -411,6 +411,19 @@ describe('a body is refused that', () => {
     await refuses('POST /v1/quotes', { raw, headers: { 'content-encoding': 'gzip' } }, wanted);
   });
 
+  it.each(['GZIP', 'Identity'])(
+    'says in capitals how it is encoded, which is no fault: %s',
+    async (encoding) => {
+      const body = encoding === 'GZIP' ? gzipSync(good) : good;
+      const headers = { 'content-encoding': encoding };
+      const answer = await system.client('POST /v1/quotes', {
+        raw: { body, contentType: json },
+        headers,
+      });
+      expect(answer.status).toBe(201);
+    },
+  );
+
   it('is too large and cut, and what inflates it fails when nobody reads it any more', async () => {
     const headers = { 'content-encoding': 'gzip' };
     for (let cut = 1; cut < 200; cut += 1) {
