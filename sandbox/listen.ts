@@ -69,7 +69,7 @@ export async function listen(options: ListenOptions): Promise<number> {
   if (sequence === undefined) return 0;
   await mkdir(options.directory, { recursive: true, mode: 0o700 });
   await writeJson(file, { sequence, secret });
-  console.log(`Events of ${caller.apiUrl} after ${sequence}; Ctrl-C ends.`);
+  console.log(`Events of ${caller.apiUrl} after ${sequence}. Press Ctrl-C to stop.`);
   if (forward !== undefined) console.log(`Forwarding to ${forward}, signed with ${secret}`);
   const take = async (event: FeedEvent) => {
     const status = forward && (await send(event, { url: forward, secret, signal: stop.signal }));
@@ -127,7 +127,7 @@ function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
     });
     const text = await answer.text();
     if (answer.status >= 400 && answer.status < 500 && ![408, 429].includes(answer.status)) {
-      throw new UsageError(`The API refuses to list events (${answer.status}): ${text}`);
+      throw new UsageError(`The API refused to list events (${answer.status}): ${text}`);
     }
     if (!answer.ok) throw new Error(`it answered ${answer.status}`);
     const { data } = pageShape.parse(JSON.parse(text));

@@ -102,7 +102,7 @@ export async function rehearse(directory: string, kind: string): Promise<number>
 
 function timeOf({ rehearsal, usual }: NonNullable<Kind['wait']>, isRehearsal: boolean): string {
   return isRehearsal
-    ? `It needs a person after ${rehearsal}: until then corridor payouts show says what is tried.`
+    ? `It needs a person after ${rehearsal}: until then corridor payouts show lists the current attempts.`
     : `It needs a person after ${usual}. With corridor start --rehearsal that takes ${rehearsal}.`;
 }
 
@@ -121,7 +121,7 @@ async function reaches(database: Database, id: string, status?: PayoutStatus): P
   for (;;) {
     const row = exactlyOne(await findPayoutById(database, id));
     if (status === undefined ? row.status !== 'pending' : row.status === status) return row;
-    if (Date.now() > endMs) throw new Error(`${id} is ${row.status}, and was to be ${status}.`);
+    if (Date.now() > endMs) throw new Error(`${id} is ${row.status}, expected ${status}.`);
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }

@@ -9,7 +9,7 @@ export async function start(options: Omit<StackOptions, 'onProgress'>): Promise<
   const end = await Promise.race([interrupted, stack.broken]);
   if (end !== 'interrupted') {
     const { code, signal, lastWords } = end.exit;
-    console.error(`\n${end.part} has died (${signal ?? `exit code ${code}`}). Its last words:`);
+    console.error(`\n${end.part} has exited (${signal ?? `exit code ${code}`}). Its last output:`);
     for (const line of lastWords) console.error(`  ${line}`);
   }
   console.log('\nStopping every part …');

@@ -26,7 +26,7 @@ const secret = z
   .min(16, 'at least 16 characters');
 
 /** One master key, or two during a rotation; see docs/operations.md. */
-const masterKeyForm = '64 hexadecimal digits, or two such keys of which the first wraps';
+const masterKeyForm = '64 hexadecimal digits, or two such keys, the first of which wraps';
 const masterKeys = z
   .string({ error: masterKeyForm })
   .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)

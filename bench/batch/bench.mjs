@@ -23,7 +23,7 @@ export async function withBench(data, work) {
     onProgress: (line) => console.error(`  ${line}`),
   });
   const broken = stack.broken.then(({ part, exit }) => {
-    throw new Error([`${part} has died. Its last words:`, ...exit.lastWords].join('\n  '));
+    throw new Error([`${part} has exited. Its last output:`, ...exit.lastWords].join('\n  '));
   });
   const database = connectDatabase({
     ...{ url: stack.description.database_url, poolSize: 2, applicationName: 'bench' },

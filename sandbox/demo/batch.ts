@@ -45,17 +45,17 @@ export async function sendBatch(
   }));
   const startedMs = performance.now();
   const taken = await call('POST /v1/batches', batchShape, { json: { payouts } });
-  line('Batch', `${taken.id}: ${count} payouts taken after ${seconds(startedMs)}`);
+  line('Batch', `${taken.id}: ${count} payouts accepted after ${seconds(startedMs)}`);
   const settled = await watch(call, receiver, taken.id, startedMs);
   const settledAfter = seconds(startedMs);
   await receiver.next(({ type }) => type === 'batch.completed', limitMs);
   while (receiver.count('payout.settled') < (settled.counts['settled'] ?? 0)) {
-    if (performance.now() - startedMs > limitMs) throw new Error('Some webhooks did not come.');
+    if (performance.now() - startedMs > limitMs) throw new Error('Some webhooks did not arrive.');
     await setTimeout(50);
   }
   const announcedMs = performance.now() - startedMs;
   line('Settled', `after ${settledAfter}; the last webhook after ${seconds(startedMs)}`);
-  line('Rate', `${Math.round((count / announcedMs) * 1_000)} payouts a second, announced`);
+  line('Rate', `${Math.round((count / announcedMs) * 1_000)} payouts/s, webhooks included`);
   line('Webhooks', `${receiver.count('payout.settled')} of payout.settled, signatures verified`);
   for (const total of settled.totals) line('Total', totalText(total));
 }

@@ -29,7 +29,7 @@ export function caller(apiUrl: string, apiKey: string) {
       signal: AbortSignal.timeout(answerLimitMs),
     });
     const text = await response.text();
-    if (!response.ok) throw new Error(`${request} was answered ${response.status}: ${text}`);
+    if (!response.ok) throw new Error(`${request} got the response ${response.status}: ${text}`);
     return shape.parse(JSON.parse(text));
   };
 }

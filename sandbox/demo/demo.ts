@@ -46,9 +46,9 @@ export async function demo({ batch, ...options }: DemoOptions): Promise<number> 
   const startedMs = performance.now();
   const interrupted = interruption();
   const stack = await startStack({ ...options, onProgress: (line) => console.log(`  ${line}`) });
-  console.log(`Everything answers after ${seconds(startedMs)}.\n`);
+  console.log(`Everything is ready after ${seconds(startedMs)}.\n`);
   const broken = stack.broken.then(({ part, exit }) => {
-    throw new Error([`${part} has died. Its last words:`, ...exit.lastWords].join('\n  '));
+    throw new Error([`${part} has exited. Its last output:`, ...exit.lastWords].join('\n  '));
   });
   const receiver = await startReceiver();
   try {

@@ -57,7 +57,7 @@ export async function startReceiver() {
       new Promise<ReceivedEvent>((resolve, reject) => {
         const earlier = [...events.values()].find(isIt);
         if (earlier !== undefined) return resolve(earlier);
-        const late = () => reject(new Error('No webhook came in time.'));
+        const late = () => reject(new Error('No webhook arrived in time.'));
         // Does not keep an interrupted demo alive.
         const timer = setTimeout(late, limitMs).unref();
         waiting = {
@@ -66,7 +66,7 @@ export async function startReceiver() {
             clearTimeout(timer);
             resolve(event);
           },
-          fail: () => reject(new Error('The signature of a webhook is not right.')),
+          fail: () => reject(new Error('The signature of a webhook is invalid.')),
         };
       }),
     close: () => {

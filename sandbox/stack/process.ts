@@ -70,7 +70,7 @@ export class PartNotReady extends CannotStart {
   readonly lastWords: readonly string[];
 
   constructor(name: string, reason: string, lastWords: readonly string[]) {
-    super([`${name} ${reason}. Its last words:`, ...lastWords].join('\n  '));
+    super([`${name} ${reason}. Its last output:`, ...lastWords].join('\n  '));
     this.lastWords = lastWords;
   }
 }

@@ -20,7 +20,7 @@ export async function evaluateCorrection(
   row: PayoutRow,
   correction: Correction,
 ): Promise<Decision> {
-  if (row.sourceMinor === null) return refused('The payout was never accepted: it has no books.');
+  if (row.sourceMinor === null) return refused('The payout was never accepted: it has no entries.');
   const amounts = amountsOf(row);
   const posted = await entriesOf(sql, row.id);
   const entry = correctionOf(correction, amounts, posted);
@@ -66,8 +66,8 @@ export async function suspenseFault(sql: Sql, row: PayoutRow): Promise<string | 
   const sumMinor = sumOn(await entriesOf(sql, row.id), 'suspense', currency);
   return sumMinor === 0n
     ? undefined
-    : `Its suspense is at ${writtenSum(sumMinor, currency)}, which two people have ` +
-        'to clear: corridor payouts late-return for what came back, then clear-suspense; correct for the rest.';
+    : `Its suspense balance is ${writtenSum(sumMinor, currency)}, and two operators have to clear it: corridor ` +
+        'payouts late-return for what came back, then clear-suspense; correct for anything else.';
 }
 
 /** Posts a correction's entry and makes its move. The ledger requires the command's audit line first. */

@@ -25,7 +25,7 @@ export function createEndpointWakes({ temporal, log }: Pick<ActivityDeps, 'tempo
     const isMore = woken.get(id) === true;
     woken.delete(id);
     // If this fails, the deliveries become overdue and the sweep wakes the workflow.
-    if (isMore) await wake(id).catch((err: unknown) => log.warn({ err, id }, 'it was not woken'));
+    if (isMore) await wake(id).catch((err: unknown) => log.warn({ err, id }, 'wake-up failed'));
   };
   return async (pairs: readonly Pick<Pair, 'endpointId'>[]): Promise<void> => {
     for (const id of new Set(pairs.map(({ endpointId }) => endpointId))) await wake(id);

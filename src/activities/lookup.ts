@@ -28,7 +28,7 @@ export async function lookUp(
   const keys = payouts.map(({ id }) => railKey(id));
   const answers = new Map<string, LookupAnswer>();
   const startedMs = performance.now();
-  let failure = 'the answer does not mention it';
+  let failure = 'the answer does not mention the order';
   let callsLeft = maximumCalls;
   async function request(part: readonly string[]): Promise<void> {
     callsLeft -= 1;

@@ -74,7 +74,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 async function countOrphans({ database, log }: MaintenanceDeps): Promise<void> {
   const orphans = await listOrphans(database, orphansLimitMs);
   show('orphan_rows', {}, orphans.length);
-  if (orphans.length > 0) log.error({ first: orphans[0] }, 'rows name others that do not exist');
+  if (orphans.length > 0) log.error({ first: orphans[0] }, 'rows refer to rows that do not exist');
 }
 
 /** Rows deleted by one statement, which takes a tenth of a second or less and so holds up nothing. */
@@ -124,7 +124,7 @@ export async function sweepIfLate(deps: SweepDeps): Promise<void> {
   // While Temporal is unreachable nothing can be woken; once it is back, its schedule sweeps.
   if (lateMs < lateAfterMs || !(await isReachable(deps.temporal))) return;
   count('late_sweeps_total', {});
-  deps.log.warn({ lateMs }, 'the schedule has not swept; this worker does');
+  deps.log.warn({ lateMs }, 'the schedule has not swept; this worker sweeps instead');
   await sweep(deps);
 }
 
@@ -159,6 +159,6 @@ export async function startRates(deps: RateDeps, maximumAgeMs: number): Promise<
   } catch (error) {
     const usable = await currentRates(deps.database, maximumAgeMs);
     if (isRaisedByFunction(error) || usable.length === 0) throw error;
-    deps.log.error({ err: error }, 'the rates could not be read; those that are stored are used');
+    deps.log.error({ err: error }, 'the rates could not be read; the stored rates are used');
   }
 }

@@ -123,7 +123,7 @@ async function planOf(
 ): Promise<Plan> {
   const refuse = (detail: string): Plan => ({ kind: 'refused', detail, approves: null });
   if (actor === 'temporal_ui') {
-    return refuse('Who pressed the button is not known: use corridor payouts cancel.');
+    return refuse('It is unknown who pressed the button: use corridor payouts cancel.');
   }
   const proposal =
     command.kind === 'approve'

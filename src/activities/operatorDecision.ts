@@ -73,7 +73,7 @@ export async function evaluate(
   if (rail === undefined) {
     if (await awaitsItsBatch(database, row)) return refused(togetherOnly);
     return done(
-      endedUnpaid(row.status) ? `Confirmed: it is ${row.status}.` : 'It is decided again.',
+      endedUnpaid(row.status) ? `Confirmed: it is ${row.status}.` : 'It will be decided again.',
     );
   }
   switch (command.kind) {
@@ -93,7 +93,7 @@ export async function evaluate(
   }
 }
 
-const togetherOnly = 'It is decided with all of its batch, which is not decided yet.';
+const togetherOnly = 'It is decided with the rest of its batch, which is not decided yet.';
 
 /** Whether a payout is pending in an all-or-nothing batch: if paid alone, the others could be refused. */
 async function awaitsItsBatch(database: Database, { id, status }: LockedPayout) {
@@ -155,25 +155,25 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
     if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
     if (row.attentionReason === 'return_short') return refused(partlyReturned);
     const isPaid = fact?.kind === 'settled' && isAmountSent(amountsOf(row), fact);
-    return isPaid ? done('The rail says: settled.', { fact }) : refused(conflicting);
+    return isPaid ? done('The rail reports: settled.', { fact }) : refused(conflicting);
   }
   if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
     return refused(
-      'The rail says voided, but the key may have expired there: that does not prove that it did ' +
-        'not pay. Use fail with the day of a closed statement.',
+      'The rail reports voided, but it may have forgotten the key, so this does not prove that it did ' +
+        'not pay. Use fail with the --statement-date of a closed statement.',
     );
   }
   if (fact !== undefined && (fact.kind !== 'accepted' || takesOrder)) {
-    return done(`The rail says: ${fact.kind}.`, { fact });
+    return done(`The rail reports: ${fact.kind}.`, { fact });
   }
   if (row.status === 'processing') {
     return keyIsRemembered(rail, row)
-      ? done('It is sent again under the same key.')
-      : refused('The rail does not know the key, and may have forgotten it: it is not sent again.');
+      ? done('The order will be sent again under the same key.')
+      : refused('The rail does not know the key, and may have forgotten it: not sent again.');
   }
   return Number(row.settleInMs ?? 0n) > 0
-    ? done('The rail has reported nothing new; the payout waits for it again.')
-    : refused('The rail has reported nothing new in its time. Extend the deadline to wait longer.');
+    ? done('The rail has reported nothing new; the payout keeps waiting for it.')
+    : refused('The rail has reported nothing new by its deadline. Use extend to wait longer.');
 }
 
 async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules): Promise<Decision> {
@@ -185,20 +185,20 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
   // If only a small part came back, a person may decide that the payout stays settled.
   if (fact?.kind === 'returned' && !(isShort && isShortReturn(amountsOf(row), fact, rules))) {
-    const command = isDisputed ? 'fail to book that' : 'retry to take its word';
-    return refused(`The rail says returned: use ${command}.`);
+    const command = isDisputed ? 'fail to book that' : 'retry to accept that';
+    return refused(`The rail reports returned: use ${command}.`);
   }
   if (row.status === 'settled') return done('Confirmed: it is settled.');
   // A rail that contradicts itself cannot contradict a person's evidence.
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
-    return refused(`The rail contradicts: it says ${fact.kind}.`);
+    return refused(`The rail contradicts this: it reports ${fact.kind}.`);
   }
   if (!isDisputed && fact?.kind === 'settled' && !isAmountSent(amountsOf(row), fact)) {
-    return refused(`${anotherAmount(row, fact)} Ask the bank; retry records that, then settle.`);
+    return refused(`${anotherAmount(row, fact)} Ask the bank, use retry, then settle.`);
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
   const { receiveMinor, destinationCurrency } = amountsOf(row);
-  return done('Settled on the evidence that was given.', {
+  return done('Settled on the evidence given.', {
     fact: { kind: 'settled', amountMinor: receiveMinor, currency: destinationCurrency, at },
   });
 }
@@ -224,20 +224,20 @@ async function evaluateRelease(
   if (isShort) {
     const said = known?.kind ?? 'nothing';
     return refused(
-      `The rail says ${said}, and no longer that it was returned. Ask the bank; settle with evidence, ` +
+      `The rail no longer reports a return: it reports ${said}. Ask the bank, then settle with evidence ` +
         'and book what came back with correct.',
     );
   }
   if (!isInFlight(row.status)) {
-    return refused(`The payout is ${row.status}; only a return gives money back.`);
+    return refused(`The payout is ${row.status}; only a return from the bank can refund it.`);
   }
   if (known?.kind === 'settled' && !isAmountSent(amountsOf(row), known)) {
-    const first = isDisputed ? '' : ' retry records that;';
-    return refused(`${anotherAmount(row, known)} Ask the bank;${first} settle with its answer.`);
+    const first = isDisputed ? '' : ' use retry,';
+    return refused(`${anotherAmount(row, known)} Ask the bank,${first} then settle.`);
   }
   if (known?.kind === 'settled' || known?.kind === 'returned') {
-    const command = isDisputed ? 'settle with evidence' : 'retry to take its word';
-    return refused(`The rail says ${known.kind}: use ${command}.`);
+    const command = isDisputed ? 'settle with evidence' : 'retry to accept that';
+    return refused(`The rail reports ${known.kind}: use ${command}.`);
   }
   if (known?.kind === 'rejected' && !isDisputed) {
     const detail = `Released; the rail has rejected it (${known.code}).`;
@@ -245,7 +245,7 @@ async function evaluateRelease(
   }
   if (statementDate === null) {
     return refused(
-      'The rail gives no proof that it will not pay. Give the day of a closed statement as evidence.',
+      'The rail gives no proof that it will not pay. Use --statement-date with the day of a closed statement.',
     );
   }
   const gap = await gapInStatements(database, row, rail, statementDate);
@@ -262,7 +262,7 @@ function confirmedReturn(
   const { receiveMinor, destinationCurrency } = amountsOf(row);
   const sent = writtenSum(receiveMinor, destinationCurrency);
   return done(
-    `Returned; the customer has the net amount back, and ${statedSum(known)} of ${sent} came back.`,
+    `Returned; the customer got the net amount back, and the rail returned ${statedSum(known)} of ${sent}.`,
     { fact: { ...known, isConfirmed: true }, expectedStatus: 'returned' },
   );
 }
@@ -270,7 +270,7 @@ function confirmedReturn(
 function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0]): string {
   const { receiveMinor, destinationCurrency } = amountsOf(row);
   const sent = writtenSum(receiveMinor, destinationCurrency);
-  return `The rail says settled with another amount: ${statedSum(fact)} in place of ${sent}.`;
+  return `The rail reports settled with a different amount: ${statedSum(fact)} instead of ${sent}.`;
 }
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {

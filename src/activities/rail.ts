@@ -186,7 +186,7 @@ async function repeatsOfPaid(
   return doubtful;
 }
 
-const repeatsPaid = 'The payout that it repeats may have been paid meanwhile: not sent again.';
+const repeatsPaid = 'The payout that it retries may have been paid in the meantime: not sent.';
 
 /**
  * Cancels payouts that are withheld because their batch was canceled. The workflow that should have
@@ -314,8 +314,8 @@ const stale = 'the process was suspended: not sent';
 const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
 
 const lostAndForgotten =
-  'It may have been sent in a time that the database has lost, and the rail may have forgotten its key: ' +
-  "not sent. Compare with the bank's statement.";
+  'It may have been sent in a period that the database has lost, and the rail may have forgotten its ' +
+  "key: not sent again. Check the bank's statement.";
 
 /**
  * Sends orders in the rail's bulk size. A process that was suspended after it committed the
@@ -376,7 +376,7 @@ async function transfersOf(
     } catch (error) {
       unreadable.push({
         id,
-        unknown: `not sent, its beneficiary is unreadable: ${messageOf(error)}`,
+        unknown: `not sent, because its beneficiary cannot be read: ${messageOf(error)}`,
       });
     }
   }
@@ -386,7 +386,7 @@ async function transfersOf(
 function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
   switch (answer?.kind) {
     case undefined:
-      return { id, unknown: 'the answer does not mention it' };
+      return { id, unknown: 'the answer does not mention the order' };
     case 'unknown':
       return { id, unknown: answer.detail };
     case 'voided':

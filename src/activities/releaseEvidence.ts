@@ -113,7 +113,7 @@ export async function gapInStatements(
   const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   const deadline = dayOf(lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs);
   if (statementDate < deadline) {
-    return `--statement-date expects ${deadline} or later, for until then the rail may still pay.`;
+    return `--statement-date expects ${deadline} or later, because until then the rail may still pay.`;
   }
   // Earlier statements, which the bank may fail to provide, have no bearing on the order.
   await readStatements(database, rail, dayOf(firstSentAt.getTime() - 24 * 60 * 60_000));
@@ -134,7 +134,7 @@ export async function gapInStatements(
   }
   return evidence.unmatched > 0
     ? `The statements show ${evidence.unmatched} payments${isDisputed ? '' : ' of its amount'} that the ` +
-        'ledger does not account for: it may be one of them. Find out with the bank what they are.'
+        'ledger does not account for: this payout may be one of them. Ask the bank what they are.'
     : undefined;
 }
 

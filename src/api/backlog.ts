@@ -13,7 +13,7 @@ const freshMs = 10_000;
  * that cannot be read keeps its last values and their time.
  */
 export function createBacklog(database: Database, temporal: Client, log: Logger) {
-  const warn = (err: unknown) => log.warn({ err }, 'what waits could not be read');
+  const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
   const read = async (): Promise<void> => {
     await Promise.all([
       readBacklog(database).then((samples) => showBacklog('database', samples), warn),

@@ -35,7 +35,7 @@ export async function openAccount(call: Call): Promise<void> {
 
 /** Lists all accounts, newest first, at most a thousand. */
 export async function listAccounts(call: Call): Promise<void> {
-  printRows(call, await newestAccounts(call.database), 'There is no account.', lineOf);
+  printRows(call, await newestAccounts(call.database), 'There are no accounts.', lineOf);
 }
 
 /** Shows an account with its balances and the operator commands on it. */
@@ -75,7 +75,7 @@ export async function fundAccount(call: Call): Promise<void> {
   const amountMinor = sumOf(flags, 'amount', currency);
   const signature = signatureOf(call);
   const account = existing('account', accountId, await findAccount(database, accountId));
-  if (account.mode !== 'test') throw new UsageError('Only test accounts are funded by command.');
+  if (account.mode !== 'test') throw new UsageError('Only test accounts can be funded this way.');
   const entry = fundEntry(currency, amountMinor);
   await transaction(database, async (sql) => {
     await recordCommand(sql, signature, accountId, { kind: 'account fund', currency, amount });
@@ -101,7 +101,7 @@ export async function changeState(call: Call, state: AccountState): Promise<void
     await awaitDecisions(call.database, id);
   } catch (error) {
     if (!isOutage(error)) throw error;
-    console.log('Decisions already under way may still accept payouts.');
+    console.log('Decisions already in progress may still accept payouts.');
   }
 }
 

@@ -32,7 +32,7 @@ export async function showArrivals({
     lines.set(line, [all + payouts, lateMs > 0 ? late + payouts : late, Math.max(mostMs, lateMs)]);
   }
   if (isJson) return printJson(Object.fromEntries(lines));
-  if (lines.size === 0) return console.log('Nothing was settled, and nothing is open.');
+  if (lines.size === 0) return console.log('No payout was settled, and none is open.');
   const rows = Array.from(lines, ([line, [all, late, mostMs]]) => {
     const latest = mostMs > 0 ? `${Math.ceil(mostMs / 3_600_000)} h` : '';
     return [...line.split(' '), `${all}`, `${late}`, latest];

@@ -17,7 +17,7 @@ import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
 /** Lists the batches that are in progress, oldest first. */
 export async function listBatches(call: Call): Promise<void> {
-  printRows(call, await listOpenBatches(call.database), 'No batch is under way.', summaryOf);
+  printRows(call, await listOpenBatches(call.database), 'No batch is in progress.', summaryOf);
 }
 
 /** Shows a batch with its counters and the items that wait for an operator. */
@@ -45,7 +45,7 @@ export async function pause(call: Call): Promise<boolean> {
   const { batch, isChanged } = await changeBatch(signedCall(call), 'pause', pauseBatch);
   console.log(
     isChanged
-      ? 'paused: Nothing more is given to the rail until the batch is resumed.'
+      ? 'paused: No more payouts are sent to the rail until the batch is resumed.'
       : `refused: The batch is ${batch.status}.`,
   );
   return isChanged;

@@ -25,7 +25,7 @@ export async function withConnections<T>(
   if (!env.DATABASE_URL && !env.DATABASE_URL_FILE) {
     throw new ConfigError(
       `No stack runs in ${directory}, and DATABASE_URL is not set. Start one with corridor start, name ` +
-        'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS to those of production.',
+        'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS for production.',
     );
   }
   const config = readOperatorConfig(process.env, stack.settings);
@@ -63,7 +63,7 @@ export async function authenticate({
   }
   if (!isWellFormedOperatorKey(operatorKey)) {
     throw new ConfigError(
-      'CORRIDOR_OPERATOR_KEY: expected cop_ and 36 letters and digits; its checksum shows a typing error.',
+      'CORRIDOR_OPERATOR_KEY: expected cop_ and 36 letters and digits with a valid checksum: look for a typo.',
     );
   }
   await operatorOf(database, operatorKey);

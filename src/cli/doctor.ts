@@ -28,7 +28,7 @@ export async function examine(call: Call): Promise<boolean> {
   const checks = [
     await check('database', () => databaseFault(database)),
     await check('schema', async () =>
-      (await isMigrated(database)) ? '' : 'it is of an older build: run corridor migrate',
+      (await isMigrated(database)) ? '' : 'it is from an older build: run corridor migrate',
     ),
     await check('roles', () => rolesFault(database)),
     await check('operator key', async () => {
@@ -92,7 +92,7 @@ async function masterKeyFault(database: Database, env: Environment): Promise<str
   const keyring = createKeyring(readMasterKeyConfig(env).MASTER_KEY);
   return (await hasMasterKeys(database, keyring))
     ? ''
-    : 'MASTER_KEY does not hold every key that wraps an account: add the missing one';
+    : 'MASTER_KEY lacks a key that wraps the keys of accounts: add it';
 }
 
 async function temporalChecks({ withTemporal }: Call): Promise<readonly Check[]> {
@@ -113,7 +113,7 @@ async function bankFault({ SANDBOX_BANK_URL: url }: Environment): Promise<string
   if (!url) return '(SANDBOX_BANK_URL is not set here)';
   const signal = AbortSignal.timeout(bankLimitMs);
   const { status } = await fetch(`${url}/health`, { signal }).catch(() => ({ status: 0 }));
-  return status === 200 ? '' : `${url} does not answer: ask the bank, and check the way there`;
+  return status === 200 ? '' : `${url} does not answer: check the network path, then ask the bank`;
 }
 
 async function certificateFault(env: Environment): Promise<string> {
@@ -136,13 +136,13 @@ async function endFault(value: string): Promise<string> {
   const endMs = Date.parse(new X509Certificate(text).validTo);
   const days = Math.floor((endMs - Date.now()) / 86_400_000);
   if (days >= certificateDays) return '';
-  return `${days < 0 ? `ended at ${new Date(endMs).toISOString()}` : `ends in ${days} days`}: replace it`;
+  return `${days < 0 ? `expired at ${new Date(endMs).toISOString()}` : `expires in ${days} days`}: replace it`;
 }
 
 async function diskFault(directory: string | undefined): Promise<string> {
-  if (directory === undefined) return '(no data directory is here)';
+  if (directory === undefined) return '(there is no data directory here)';
   const { bavail, bsize } = await statfs(directory);
   return bavail * bsize < leastFreeBytes
-    ? `less than 2 GiB are free for ${directory}: make room`
+    ? `less than 2 GiB is free for ${directory}: free some space`
     : '';
 }

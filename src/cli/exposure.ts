@@ -31,6 +31,6 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
     const payouts = `${open.payouts}`;
     return [pair, open.mode, payouts, amount(owedMinor), formatRate(average), ...worth];
   });
-  if (rows.length === 0) return console.log('Nothing is open.');
+  if (rows.length === 0) return console.log('No payout is open.');
   printTable([header, ...rows]);
 }

@@ -81,16 +81,16 @@ export function helpOn(words: readonly string[]): string | undefined {
 const title = 'corridor: cross-currency payouts\n';
 
 const ending = `
-corridor help COMMAND explains one of them, with examples. Those that change
-something take --reason TEXT, for the audit log. --json prints a list or an
-object for scripts; amounts in it are minor units.
+corridor help COMMAND explains a command, with examples. Commands that change
+something require --reason TEXT, for the audit log. --json prints a list or an
+object for scripts, with amounts in minor units.
 
 All but start, demo and listen use DATABASE_URL, TEMPORAL_ADDRESS and
-CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor). The
-key is what corridor operators add shows;
-CORRIDOR_OPERATOR_KEY_FILE may name its file instead.
+CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor).
+corridor operators add shows the key; CORRIDOR_OPERATOR_KEY_FILE may name a
+file that contains it.
 
-Exit codes: 0 done; 1 refused, no such object, or something was found;
+Exit codes: 0 done; 1 refused, no such object, or a problem was found;
 2 wrong usage; 3 not configured, or not reachable.`;
 
 function overview(names: readonly string[]): readonly string[] {

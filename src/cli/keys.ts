@@ -68,7 +68,7 @@ export async function rollKey(call: Call): Promise<void> {
     const rolled = existing('key', id, await findApiKey(sql, id));
     if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
     if (rolled.expiresAt !== null && expires === undefined) {
-      throw new UsageError(`${id} expires; say with --expires when the new key does.`);
+      throw new UsageError(`${id} has an expiry time: set that of the new key with --expires.`);
     }
     const { accountId, name, scopes: granted, allowed } = rolled;
     const account = existing('account', accountId, await findAccount(sql, accountId));
@@ -88,7 +88,7 @@ export async function revokeKey(call: Call): Promise<void> {
   const signature = signatureOf(call);
   await transaction(call.database, async (sql) => {
     if (!(await revokeApiKey(sql, id)))
-      throw new Refused(`${id} is no key, or is revoked already.`);
+      throw new Refused(`${id} is not a key, or is already revoked.`);
     await recordCommand(sql, signature, id, { kind: 'keys revoke' });
   });
   console.log(`${id} is revoked.`);
@@ -99,9 +99,9 @@ export async function listKeys(call: Call): Promise<void> {
   const { database, flags } = call;
   const accountId = requiredFlag(flags, 'account');
   existing('account', accountId, await findAccount(database, accountId));
-  printRows(call, await listApiKeys(database, accountId), 'It has no key.', (key) => {
+  printRows(call, await listApiKeys(database, accountId), 'The account has no keys.', (key) => {
     const used = key.lastUsedAt === null ? 'never used' : `used ${key.lastUsedAt.toISOString()}`;
-    const made = `made ${key.createdAt.toISOString()}`;
+    const made = `created ${key.createdAt.toISOString()}`;
     const from = key.allowed === null ? '' : ` from ${key.allowed.join(',')}`;
     const what = `${key.name}  ${key.scopes.join(',')}${from}`;
     return `${key.id}  …${key.lastFour}  ${stateOf(key)}\n  ${what}\n  ${made}, ${used}`;
@@ -138,7 +138,7 @@ export async function addKey(
 export function showKey(key: string, { id, name, scopes: granted, expiresAt }: ApiKey): void {
   const end = expiresAt === null ? '' : `, until ${expiresAt.toISOString()}`;
   console.log(`API key  ${key}`);
-  console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is not shown again`);
+  console.log(`         ${id} (${name}: ${granted.join(', ')}${end}); it is shown only once`);
 }
 
 function nameOf(text: string): string {

@@ -16,7 +16,7 @@ export async function showOperators(call: Call): Promise<void> {
   const none = 'There are no operators: see corridor operators first.';
   printRows(call, await listOperators(call.database), none, (operator) => {
     const { name, role, lastFour, identity, createdAt, rolledAt, revokedAt } = operator;
-    const proof = identity ? `signs in as ${identity} since` : `key …${lastFour} of`;
+    const proof = identity ? `signs in as ${identity} since` : `key …${lastFour} issued`;
     const made = `${proof} ${(rolledAt ?? createdAt).toISOString()}`;
     const end = revokedAt === null ? '' : `  revoked ${revokedAt.toISOString()}`;
     return `${name}  ${role}  ${made}${end}`;
@@ -32,10 +32,10 @@ export async function addFirstOperator(call: Call): Promise<void> {
   const reason = reasonOf(call.flags);
   const key = await transaction(call.database, async (sql) => {
     if ((await countOtherAdmins(sql, name)) < 2) return enrollAdmin(sql, name, reason);
-    throw new UsageError('There are two admins with keys already, who add other operators.');
+    throw new UsageError('Two admins already have keys: they can add other operators.');
   }).catch((error: unknown) => {
     if (!hasSqlState(error, '42501')) throw error;
-    throw new UsageError('DATABASE_URL expects the login of the owner, as corridor migrate does.');
+    throw new UsageError('DATABASE_URL expects the login of the owner, as for corridor migrate.');
   });
   showKey(name, key);
 }
@@ -60,7 +60,7 @@ async function giveProof(call: Call, verb: 'add' | 'roll', role: OperatorRole | 
   }
   const identity = identityOf(flags['identity']);
   await giveOperatorIdentity(database, signature, verb, { name, role, identity });
-  console.log(`${name} signs in as ${identity}: corridor sign-in.`);
+  console.log(`${name} now signs in as ${identity}, with corridor sign-in.`);
 }
 
 /** Revokes an operator at once. */
@@ -72,7 +72,7 @@ export async function endOperator(call: Call): Promise<void> {
 
 function showKey(name: string, key: string): void {
   console.log(`Operator key  ${key}`);
-  console.log(`              of ${name}; it is not shown again. Set CORRIDOR_OPERATOR_KEY to it.`);
+  console.log(`              of ${name}; it is shown only once. Set CORRIDOR_OPERATOR_KEY to it.`);
 }
 
 /** Lower-case ASCII only, so that no name can look like another. */
@@ -84,7 +84,7 @@ function nameOf({ id }: Call): string {
 /** The identity exactly as the provider returns it: case matters, as a `sub` may contain capitals. */
 function identityOf(text: string): string {
   if (/^[\x21-\x7e]{1,255}$/.test(text)) return text;
-  throw new UsageError('--identity expects up to 255 of ASCII, no spaces, as the provider has it.');
+  throw new UsageError('--identity expects up to 255 ASCII characters, without spaces.');
 }
 
 function roleOf({ role }: Flags): OperatorRole | null {

@@ -60,7 +60,7 @@ async function attemptsOf({ withTemporal }: Call, { driver }: PayoutRow) {
     const { pendingActivities } = await import('../temporal/workflowCalls.js');
     return await withTemporal((temporal) => pendingActivities(temporal, driver));
   } catch (error) {
-    return [error instanceof Error ? `Temporal does not say: ${error.message}` : String(error)];
+    return [error instanceof Error ? `Attempts unknown: ${error.message}` : String(error)];
   }
 }
 
@@ -95,12 +95,12 @@ function linesOf(view: View): readonly string[] {
     ...fact('Who can act', wait?.who ?? null),
     ...fact('Account', `${row.accountId} (${row.mode})`),
     // A refused payout may name a beneficiary that never existed.
-    ...fact('Beneficiary', `${row.beneficiaryId}${row.refusal ? '' : ' (its details are sealed)'}`),
+    ...fact('Beneficiary', `${row.beneficiaryId}${row.refusal ? '' : ' (details are encrypted)'}`),
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
     ...fact('Repeats', row.retryOf),
     ...fact('Our key', row.submitStartedAt === null ? null : `${railKey(row.id)}  (quote it)`),
-    ...fact('Bank has it', row.railReference),
+    ...fact('Bank ref.', row.railReference),
     ...fact('Settle by', row.settleBy?.toISOString() ?? null),
     ...fact('Workflow', workflow),
     ...nextLines(view.accepted),
@@ -129,7 +129,7 @@ function linesOf(view: View): readonly string[] {
 
 /** Formats the next possible commands: each alone on its line, for copying, followed by what it does. */
 export function nextLines(offers: readonly Offer[]): readonly string[] {
-  const headings = { 'Would be accepted now:': false, 'Next, for another operator:': true };
+  const headings = { 'Available now:': false, 'Next, for another operator:': true };
   return Object.entries(headings).flatMap(([heading, isApproval]) => {
     const lines = offers
       .filter(({ command }) => command.startsWith('corridor payouts approve') === isApproval)
@@ -141,11 +141,11 @@ export function nextLines(offers: readonly Offer[]): readonly string[] {
 function sendings({ submitStartedAt, lastSentAt, voidIntent }: PayoutRow): readonly string[] {
   if (submitStartedAt === null) return [];
   return [
-    `${submitStartedAt.toISOString()}  sent for the first time`,
+    `${submitStartedAt.toISOString()}  first sent`,
     ...(lastSentAt !== null && lastSentAt > submitStartedAt
-      ? [`${lastSentAt.toISOString()}  sent for the last time, under the same key`]
+      ? [`${lastSentAt.toISOString()}  last sent, under the same key`]
       : []),
-    ...(voidIntent === null ? [] : [`The bank was asked to void it: it ends ${voidIntent}.`]),
+    ...(voidIntent === null ? [] : [`Void requested; if it succeeds: ${voidIntent}.`]),
   ];
 }
 

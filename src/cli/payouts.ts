@@ -59,13 +59,13 @@ function ageOf({ 'older-than': text }: Call['flags']): number | undefined {
 function lineOf(row: PayoutRow, proposer: string | undefined): string {
   const { id, status, accountId, attentionReason, attentionAt, submitStartedAt } = row;
   const isInDoubt = status === 'processing' && submitStartedAt !== null;
-  const why = attentionReason ?? (isInDoubt ? 'no answer of the bank' : '');
+  const why = attentionReason ?? (isInDoubt ? 'no answer from the bank' : '');
   const since = attentionAt ?? (isInDoubt ? submitStartedAt : row.requestedAt);
   return [
     `${id}  ${status.padEnd(10)}  ${since.toISOString().slice(0, 16)}Z  ${why}`.trimEnd(),
     wrapped(`${orderText(row)}, ${accountId}`, '  '),
     ...(row.attentionDetail === null ? [] : [wrapped(row.attentionDetail, '  ')]),
-    ...(proposer === undefined ? [] : [`  A proposal of ${proposer} waits for approval.`]),
+    ...(proposer === undefined ? [] : [`  A proposal by ${proposer} waits for approval.`]),
   ].join('\n');
 }
 

@@ -26,7 +26,7 @@ export async function listRates(call: Call): Promise<void> {
 export async function useProvider(call: Call): Promise<void> {
   const { database, id: name } = call;
   await pinProvider(database, rateProviderOf(name), signatureOf(call));
-  console.log(`in use: ${name}. Its rates come when workers start with RATE_SOURCE=${name}.`);
+  console.log(`in use: ${name}. Its rates arrive once workers start with RATE_SOURCE=${name}.`);
 }
 
 /** Accepts or rejects a waiting rate. */

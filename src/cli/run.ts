@@ -54,7 +54,7 @@ function parse(args: readonly string[]): Typed {
     ]),
   );
   if (args.some((arg) => /^--operator(=|$)/.test(arg))) {
-    throw new UsageError('--operator: leave it out; the name is that of CORRIDOR_OPERATOR_KEY.');
+    throw new UsageError('--operator: leave it out; the name comes from CORRIDOR_OPERATOR_KEY.');
   }
   try {
     const { positionals, values } = parseArgs({ args: [...args], options, allowPositionals: true });
@@ -101,7 +101,7 @@ function checkShape(name: string, { words, flags, set }: Typed): void {
   const other = [...Object.keys(flags), ...set].find((flag) => !Object.hasOwn(known, flag));
   if (other !== undefined) throw new UsageError(`corridor ${name} takes no --${other}.`);
   const extra = words[name.split(' ').length + wordsAfter(name)];
-  if (extra !== undefined) throw new UsageError(`corridor ${name} takes no further "${extra}".`);
+  if (extra !== undefined) throw new UsageError(`corridor ${name} takes no argument "${extra}".`);
 }
 
 /** Commands without an operator key: the database owner's first steps, and the diagnosis. */

@@ -74,5 +74,5 @@ async function request<T>(shape: z.ZodType<T>, url: string, init: RequestInit = 
   if (response.ok && answer.success) return answer.data;
   if (!response.ok && refused.success)
     throw new (response.status === 503 ? ConfigError : Refused)(refused.data.message);
-  throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} is not that of a sign-in service.`);
+  throw new ConfigError(`CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.`);
 }

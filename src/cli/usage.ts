@@ -64,7 +64,7 @@ export function futureTime(flags: Flags, name: string): Date {
   const time = new Date(isDay ? text : Number.NaN);
   // NaN is greater than no number, so an invalid time is refused as well.
   if (time.getTime() > Date.now()) return time;
-  throw new UsageError(`--${name} expects a time to come, like 2027-01-31T12:00:00Z.`);
+  throw new UsageError(`--${name} expects a time in the future, such as 2027-01-31T12:00:00Z.`);
 }
 
 /** Returns who runs a command and why. The audit log records both if the command changes something. */

@@ -9,7 +9,7 @@ export async function listWebhooks(call: Call): Promise<void> {
   const { account } = flags;
   if (account !== undefined) existing('account', account, await findAccount(database, account));
   const rows = await ailingEndpoints(database, account);
-  printRows(call, rows, 'No endpoint fails or is disabled.', lineOf);
+  printRows(call, rows, 'No endpoint is failing or disabled.', lineOf);
 }
 
 function lineOf(row: AilingEndpoint): string {
@@ -18,6 +18,6 @@ function lineOf(row: AilingEndpoint): string {
   return [
     `${row.id}  ${status}${why === null ? '' : `: ${why}`}${since}`,
     `  ${row.url}`,
-    wrapped(`${row.accountId}, ${row.waiting} deliveries wait`, '  '),
+    wrapped(`${row.accountId}, ${row.waiting} deliveries waiting`, '  '),
   ].join('\n');
 }

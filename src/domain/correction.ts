@@ -69,11 +69,11 @@ function entryOf(
       const entry = posted.find(({ id }) => String(id) === correction.entry);
       const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
       if (entry?.kind === 'settle' && hasUnreversed('return', posted)) {
-        return 'The customer has the returned amount already: reverse the return first.';
+        return 'The customer already has the returned amount: reverse the return first.';
       }
       return entry !== undefined && reversible.includes(entry.kind) && !isReversed
         ? reversalOf(entry)
-        : `${correction.entry} is no entry of the payout that can be reversed, or is already.`;
+        : `${correction.entry} is not an entry of this payout that can be reversed, or has been reversed already.`;
     }
     case 'book': {
       const postings = correction.postings.map((posting) => ({

@@ -97,7 +97,7 @@ export function faultOf(command: OperatorCommand, now: Date): string | undefined
     case 'markSettled':
       return typeof command.evidence === 'string' && isPlainLine(command.evidence)
         ? undefined
-        : `--evidence expects what shows that the rail has paid, ${expectedLine}.`;
+        : `--evidence expects the proof that the rail has paid, ${expectedLine}.`;
     case 'failAndRelease':
       return command.statementDate === null || isDay(command.statementDate)
         ? undefined
@@ -135,9 +135,9 @@ const timeOfDay = /^T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-](?:0\d|1[0-4])
 function faultOfDeadline(until: string, now: Date): string | undefined {
   const timeMs = Date.parse(until);
   if (!isDay(until.slice(0, 10)) || !timeOfDay.test(until.slice(10)) || Number.isNaN(timeMs)) {
-    return '--until expects an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z.';
+    return '--until expects an ISO 8601 time with an offset, such as 2026-12-01T12:00:00Z.';
   }
-  if (timeMs <= now.getTime()) return '--until expects a time that is still to come.';
+  if (timeMs <= now.getTime()) return '--until expects a time in the future.';
   return timeMs > now.getTime() + longestExtensionMs
     ? '--until expects a time within 30 days.'
     : undefined;

@@ -61,33 +61,31 @@ export function standingOf(row: {
 export function waitOf(standing: Standing): { waitsFor: string; who: string } | undefined {
   const { status, attentionReason, isSubmitted, settleBy } = standing;
   if (attentionReason !== null) {
-    const who = isWithBank(attentionReason)
-      ? 'an operator, with what the bank says'
-      : 'an operator';
+    const who = isWithBank(attentionReason) ? 'an operator, after asking the bank' : 'an operator';
     return { waitsFor: attentionReasons[attentionReason], who };
   }
   if (status === 'pending')
-    return { waitsFor: 'It waits for its decision.', who: 'the service, by itself' };
+    return { waitsFor: 'It is waiting to be decided.', who: 'the service, automatically' };
   if (status === 'sent') {
     const until = settleBy === null ? '' : `, until ${settleBy}`;
-    return { waitsFor: `It waits for the bank to settle it${until}.`, who: 'the bank' };
+    return { waitsFor: `It is waiting for the bank to settle it${until}.`, who: 'the bank' };
   }
   if (status !== 'processing') return undefined;
   return isSubmitted
-    ? { waitsFor: 'The bank has not answered the order: the service asks again.', who: 'the bank' }
-    : { waitsFor: 'It is to be given to the bank.', who: 'the service, by itself' };
+    ? { waitsFor: 'The bank has not answered yet: the service keeps trying.', who: 'the bank' }
+    : { waitsFor: 'It is waiting to be sent to the bank.', who: 'the service, automatically' };
 }
 
 const isWithBank = (reason: AttentionReason) => reason !== 'unexpected_failure';
 
 // Unparking is refused while reports conflict: one report was wrong, yet the next one would end the payout.
 export const conflicting =
-  "The rail's reports contradict each other, so neither its next one nor more time is proof. " +
-  'Use settle with evidence, or fail with the day of a statement.';
+  "The rail's reports contradict each other, so neither another report nor more time proves anything. " +
+  'Use settle with evidence, or fail with the --statement-date of a closed statement.';
 
 export const partlyReturned =
-  'The rail returned a part of it. Use fail to take that as final, or settle once the bank has shown ' +
-  'that it paid.';
+  'The rail returned only part of the amount. Use fail to accept that as final, or settle once the bank has ' +
+  'shown that it paid.';
 
 export const maybeTaken = 'The rail may have taken the payout: an operator has to find out.';
 
@@ -129,11 +127,11 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
       return attentionReason === 'return_short' && status === 'sent' ? partlyReturned : undefined;
     case 'markSettled':
       return status === 'failed' || status === 'canceled'
-        ? `${is} and cannot be settled any more. Confirm it with fail; book what the bank has paid with correct.`
+        ? `${is} and can no longer be settled. Confirm it with fail, and book what the bank has paid with correct.`
         : undefined;
     case 'failAndRelease':
       return status === 'settled' && !isDisputed
-        ? `${is}; only a return gives money back.`
+        ? `${is}; only a return from the bank can refund it.`
         : undefined;
     case 'extendDeadline':
       if (!isInFlight(status)) return `${is}; there is nothing to wait for.`;
@@ -149,7 +147,7 @@ function unneeded(standing: Standing): string {
     status === 'processing' && isSubmitted
       ? ' Only cancel can end it sooner: it asks the bank to void the order.'
       : '';
-  return `The payout does not need a person: nothing is parked. ${wait.waitsFor}${only}`;
+  return `The payout is not parked, so it does not need a person. ${wait.waitsFor}${only}`;
 }
 
 /** A command that may currently be accepted, and its effect. */
@@ -173,7 +171,7 @@ export function offersOf(standing: Standing, isInSuspense: boolean): readonly Of
     .flatMap((kind) => resolving[kind](standing));
   const cancels =
     refusalOf('cancel', standing) === undefined && standing.status !== 'canceled'
-      ? [['cancel', 'cancels it for the customer, if the bank has not taken the order']]
+      ? [['cancel', "cancels it on the customer's behalf, unless the bank already has the order"]]
       : [];
   const isOver = attentionReason !== null && !isInFlight(standing.status);
   const corrections = isInSuspense ? [...clearing, correcting] : isOver ? [correcting] : [];
@@ -184,14 +182,14 @@ export function offersOf(standing: Standing, isInSuspense: boolean): readonly Of
 type Lines = readonly (readonly [command: string, does: string])[];
 
 const clearing: Lines = [
-  ['late-return --amount 10.00', 'books what came back; a second operator approves'],
-  ['clear-suspense --charge customer', 'charges the customer; a second operator approves'],
-  ['clear-suspense --charge house', 'writes it off; a second operator approves'],
+  ['late-return --amount 10.00', 'books the amount that came back; a second operator must approve'],
+  ['clear-suspense --charge customer', 'charges the customer; a second operator must approve'],
+  ['clear-suspense --charge house', 'writes it off; a second operator must approve'],
 ];
 
 const correcting: Lines[number] = [
   'correct --postings LIST',
-  'books what the bank really did; a second operator approves',
+  'books what the bank actually did; a second operator must approve',
 ];
 
 /** Command lines by kind of command, each with a description of its effect in the payout's situation. */
@@ -199,25 +197,25 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
   retryNow: ({ status, attentionReason }) => {
     if (status === 'pending') return [['retry', 'decides it again']];
     return hasConflictingReports(attentionReason)
-      ? [['retry', 'ends the case only if the bank now says that it paid the amount sent']]
-      : [['retry', 'asks the bank again; without a new answer it may be refused']];
+      ? [['retry', 'closes the case only if the bank now reports the amount sent as paid']]
+      : [['retry', 'asks the bank again; may be refused if the bank reports nothing new']];
   },
   markSettled: ({ status }) => [
     isInFlight(status)
-      ? ['settle --evidence TEXT', 'settles it on what the bank has shown']
+      ? ['settle --evidence TEXT', 'settles it, on evidence that the bank has paid']
       : ['settle --evidence TEXT', `confirms that it is ${status}`],
   ],
   failAndRelease: ({ status, attentionReason, isSubmitted, settleBy }) => {
     if (endedUnpaid(status)) return [['fail', `confirms that it is ${status}`]];
     if (attentionReason === 'return_short')
-      return [['fail', 'takes what came back as its end, if the bank still says returned']];
-    if (!isInFlight(status)) return [['fail', 'books the return, if the bank says returned']];
+      return [['fail', 'accepts the partial return as final, if the bank still reports a return']];
+    if (!isInFlight(status)) return [['fail', 'books the return, if the bank reports one']];
     const isDisputed = hasConflictingReports(attentionReason);
     if (!isSubmitted && !isDisputed)
-      return [['fail', 'releases the hold: the bank was never given the order']];
+      return [['fail', 'releases the hold: the order was never sent to the bank']];
     const proof = 'releases the hold if closed statements up to that day show no payment';
     const from =
-      settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once the bank has closed it)`;
+      settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once that day is closed)`;
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
     // A bank that no longer knows the key neither rejects nor voids it, so only a statement is evidence.
     return isDisputed || attentionReason === 'outcome_unknown'
@@ -231,7 +229,7 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
         ];
   },
   extendDeadline: () => [
-    ['extend --until ISO-TIME', 'waits for the bank until then; no command shortens that'],
+    ['extend --until ISO-TIME', 'gives the bank until then; no command can shorten this'],
   ],
 };
 
@@ -248,8 +246,8 @@ export function detailsOf(
     attentionReason === null ? `Status: ${status}.` : `**Needs a person: ${attentionReason}**`,
     ...(wait === undefined ? [] : [`${wait.waitsFor} Who can act: ${wait.who}.`]),
     ...(found === '' || found === wait?.waitsFor ? [] : [found]),
-    ...(offers.length === 0 ? [] : ['What may be done:', offers.map(offerLine).join('\n')]),
-    `Everything that happened to it: \`corridor payouts show ${id}\``,
+    ...(offers.length === 0 ? [] : ['Available commands:', offers.map(offerLine).join('\n')]),
+    `Full history: \`corridor payouts show ${id}\``,
   ].join('\n\n');
 }
 

@@ -34,7 +34,7 @@ function createSignInServer(config: SignInConfig, database: Database, log: Logge
       return { status: 201, body: { operator, role, ends_at: endsAt.toISOString(), key } };
     } catch (error) {
       if (isRaisedByFunction(error)) return problem(403, error.message);
-      log.error({ err: error }, 'the database begins no session');
+      log.error({ err: error }, 'the database did not start a session');
       const what = isOutage(error) ? 'does not answer' : 'refuses the service';
       return problem(503, `The database ${what}. Try again later.`);
     }

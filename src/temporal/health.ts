@@ -31,7 +31,7 @@ async function schedulesFault(client: Client): Promise<string> {
       if (state.paused) return `${id} is paused: unpause it in the Temporal UI`;
     } catch (error) {
       if (!(error instanceof ScheduleNotFoundError)) throw error;
-      return `${id} is missing: start a worker, which makes it`;
+      return `${id} is missing: start a worker, which creates it`;
     }
   }
   return '';

@@ -87,7 +87,7 @@ async function untilOver(run: BatchRun, chunks: number): Promise<string> {
       await condition(() => hasOpenRequest(run) || allHandlersFinished());
       if (!hasOpenRequest(run)) return progress;
     } else {
-      const options = { summary: 'Until its progress is looked at again' };
+      const options = { summary: 'Until its progress is checked again' };
       await condition(() => hasOpenRequest(run) || run.isSignaled, pauseMs, options);
       pauseMs = Math.min(pauseMs * 2, longestPauseMs);
       if (isTooLong() && !hasOpenRequest(run) && allHandlersFinished()) {

@@ -74,7 +74,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     description: 'Waits until the payout is accepted or refused, and answers its status.',
   });
   receiveCommands(run.commands);
-  setCurrentDetails('Requested. It is decided next.');
+  setCurrentDetails('Requested. The service decides next whether to accept it.');
   await CancellationScope.nonCancellable(async () => {
     await runToEnd(run);
     await tellBatch(run);
@@ -237,7 +237,7 @@ async function submit(run: PayoutRun): Promise<void> {
 async function waitForTheRail(run: PayoutRun, settleInMs: number): Promise<void> {
   if (settleInMs <= 0) return park(run, 'settle_by_passed', attentionReasons.settle_by_passed);
   const patienceMs = Math.min(callbackPatienceMs, settleInMs);
-  const summary = 'How long the bank has to report by itself; then it is asked';
+  const summary = 'Waits for the bank to report by itself, before polling starts';
   if (await condition(() => hasInput(run), patienceMs, { summary })) return;
   const scope = new CancellationScope();
   const poll = scope

@@ -46,7 +46,7 @@ export async function ledgerStep<T>(
 
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   summary:
-    'Gives the order to the bank; what has no answer is asked about again, under the same key',
+    'Sends the order to the bank; without an answer, looks it up and retries under the same key',
   taskQueue: taskQueues.rail,
   // The rail has 5 s to answer a lookup and 5 s to answer the call that may follow. An attempt that
   // ends too late is repeated as its row requires, under the same key. A missing heartbeat reveals
@@ -79,7 +79,7 @@ export function railPoll(settleInMs: number): Pick<Activities, 'pollRail'> {
   const longestMs = Math.max(pollRetry.initialInterval, settleInMs);
   const maximumInterval = Math.min(pollRetry.maximumInterval, longestMs);
   return proxyActivities<Pick<Activities, 'pollRail'>>({
-    summary: 'Asks the bank what became of the order, until it says so',
+    summary: 'Polls the bank until it reports the outcome of the order',
     taskQueue: taskQueues.rail,
     startToCloseTimeout: 10_000,
     // The server gives up when the next attempt would come too late. With one more pause, the last
@@ -132,7 +132,7 @@ export const batchLedger = proxyActivities<
 });
 
 export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollChunk'>>({
-  summary: 'Gives orders to the bank, or asks what became of them',
+  summary: 'Sends orders to the bank, or looks up their outcome',
   ...chunkStep,
   taskQueue: taskQueues.batchRail,
   // An unreachable rail is called again by the chunk's next pass; callbacks are applied meanwhile.

@@ -177,7 +177,7 @@ it('pays nothing twice after a restore to an earlier moment, and says what it do
     return row?.attentionReason === null ? undefined : row;
   });
   expect(parked).toMatchObject({ status: 'processing', attentionReason: 'outcome_unknown' });
-  expect(parked?.attentionDetail).toContain('in a time that the database has lost');
+  expect(parked?.attentionDetail).toContain('in a period that the database has lost');
   expect((await system.transfers()).toSorted()).toEqual(
     [before, archived, underWay, forgotten, withheld.id].toSorted(),
   );

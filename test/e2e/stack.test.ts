@@ -374,7 +374,7 @@ describe('a stack of which a part dies', () => {
       crash(description.pids[name]);
       expect((await part.exited).code).toBe(1);
       expect(output()).toMatch(
-        new RegExp(`${name} has died \\(SIGKILL\\)\\. Its last words:\\n  \\S`),
+        new RegExp(`${name} has exited \\(SIGKILL\\)\\. Its last output:\\n  \\S`),
       );
       expect(home.processes()).toEqual([]);
       expect(home.hasDescription()).toBe(false);
@@ -514,7 +514,7 @@ describe('corridor says what is wrong with its flags', () => {
       ['terms', 'preview', 'EUR', '--spread', '900'],
       'corridor terms preview takes no --spread',
     ],
-    ['a word too many', ['payouts', 'list', 'po_1'], 'takes no further "po_1"'],
+    ['a word too many', ['payouts', 'list', 'po_1'], 'takes no argument "po_1"'],
     ['a group', ['webhooks'], '"webhooks" needs a subcommand: list.', 'corridor help webhooks'],
     ['help on nothing', ['help', 'nope'], 'There is no command "nope".', 'corridor help'],
   ])('%s: exit code 2', async (_case, args, message, topic = 'corridor help') => {

@@ -157,7 +157,7 @@ describe('the row is the truth, whoever should have acted on it', () => {
     onTestFinished(() => schedule.unpause());
     const { id } = await requestPayout(parts.database, sender.accountId);
     await untilRowIs(id, 'settled', sweepLimitMs);
-    expect(parts.lines.join()).toContain('the schedule has not swept; this worker does');
+    expect(parts.lines.join()).toContain('the schedule has not swept; this worker sweeps instead');
     const transfers = await parts.transfers();
     expect(transfers.filter((key) => key === id)).toHaveLength(1);
   });

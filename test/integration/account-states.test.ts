@@ -188,7 +188,7 @@ describe('a frozen account', () => {
     });
     expect(log.mock.calls.flat()).toEqual([
       `${account.id} is frozen.`,
-      'Decisions already under way may still accept payouts.',
+      'Decisions already in progress may still accept payouts.',
     ]);
     log.mockRestore();
     await database.end({ timeout: 5 });

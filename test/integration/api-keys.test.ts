@@ -419,8 +419,8 @@ describe('corridor keys', () => {
   it.each([
     [{ scopes: 'read,everything' }, '--scopes expects'],
     [{ scopes: '' }, '--scopes expects'],
-    [{ expires: '2020-01-01T00:00:00Z' }, '--expires expects a time to come'],
-    [{ expires: 'tomorrow' }, '--expires expects a time to come'],
+    [{ expires: '2020-01-01T00:00:00Z' }, '--expires expects a time in the future'],
+    [{ expires: 'tomorrow' }, '--expires expects a time in the future'],
     [{ name: 'a b' }, '--name expects'],
   ])('create refuses %j', async (wrong, message) => {
     const { accountId } = await openKey();
@@ -464,7 +464,7 @@ describe('corridor keys', () => {
     const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
     const roll = (expires: string | undefined) =>
       rollKey(called(system, id, { overlap: '24', expires }));
-    await expect(roll(undefined)).rejects.toThrow('say with --expires');
+    await expect(roll(undefined)).rejects.toThrow('set that of the new key with --expires');
     expect(await printed(() => roll('2999-06-01T00:00:00Z'))).toContain('2999-06-01');
   });
 
@@ -494,7 +494,7 @@ describe('corridor keys', () => {
     expect((await ask(key)).status).toBe(200);
     await printed(() => revokeKey(called(system, shownId(text))));
     expect((await ask(key)).status).toBe(401);
-    await expect(revokeKey(called(system, shownId(text)))).rejects.toThrow('revoked already');
+    await expect(revokeKey(called(system, shownId(text)))).rejects.toThrow('already revoked');
     expect(await printed(() => listKeys(called(system, '', { account: accountId })))).toMatch(
       / {2}revoked \d{4}-/,
     );

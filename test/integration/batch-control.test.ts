@@ -122,7 +122,7 @@ describe('a paused batch', () => {
     expect(printed()).toEqual([summary, '       3  processing', '       1  failed']);
     expect(await pause(called(system, id))).toBe(true);
     expect(printed()).toEqual([
-      'paused: Nothing more is given to the rail until the batch is resumed.',
+      'paused: No more payouts are sent to the rail until the batch is resumed.',
     ]);
     expect(await resume(called(system, id))).toBe(true);
     await untilBatch(payer.client, id);

@@ -237,7 +237,7 @@ describe('a correction', () => {
     // The bank shows nothing, and now the ledger shows nothing either.
     expect(await breaksOf(id, {})).toEqual([]);
     const again = await operate(cli, id, 'reverse', { entry });
-    expect(again.printed).toContain('is no entry of the payout that can be reversed');
+    expect(again.printed).toContain('is not an entry of this payout that can be reversed');
   });
 
   it('does not hide that the rail pays after all what two people undid', async () => {
@@ -370,7 +370,7 @@ describe('a correction', () => {
     ['late-return', {}, '--amount is missing'],
     ['clear-suspense', { charge: 'nobody' }, '--charge expects customer or house'],
     ['reverse', {}, '--entry is missing'],
-    ['reverse', { entry: '0' }, 'is no entry of the payout that can be reversed'],
+    ['reverse', { entry: '0' }, 'is not an entry of this payout that can be reversed'],
     [
       'correct',
       { postings: 'losses:EUR:1' },

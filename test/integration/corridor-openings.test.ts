@@ -102,7 +102,7 @@ describe('a corridor that is closed', () => {
 it.each([
   [{}, '--source or --destination is missing'],
   [{ source: 'XXX' }, '--source expects a currency: USD,'],
-  [{ destination: 'EUR', from: '2020-01-01T00:00:00Z' }, '--from expects a time to come'],
+  [{ destination: 'EUR', from: '2020-01-01T00:00:00Z' }, '--from expects a time in the future'],
 ])('%j closes nothing', async (flags, message) => {
   await expect(say('close', flags)).rejects.toThrow(message);
 });

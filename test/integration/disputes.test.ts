@@ -124,7 +124,7 @@ describe('corrections of a payout that has settled', () => {
     await byTwo(cli, id, 'correct', { postings: 'suspense:EUR:10.00,losses:EUR:-10.00' });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
     const confirmed = await operate(cli, id, 'settle', { evidence: 'it is' });
-    expect(confirmed.printed).toContain('correct for the rest');
+    expect(confirmed.printed).toContain('correct for anything else');
     const text = await shown(() => showPayout(called(system, id)));
     expect(text).toContain(`corridor payouts correct ${id}`);
     await byTwo(cli, id, 'correct', lossOf('10.00'));

@@ -92,7 +92,7 @@ it('names what has no rate', async () => {
   const own = await createTestDatabase({ hasRates: false });
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   await showExposure(called(own, ''));
-  expect(log.mock.calls).toEqual([['Nothing is open.']]);
+  expect(log.mock.calls).toEqual([['No payout is open.']]);
   log.mockClear();
   await test.database`delete from current_rates where currency = 'USD'`;
   await showExposure(called(test, ''));

@@ -327,7 +327,7 @@ describe('every command that changes something says who and why', () => {
     [['payouts', 'list', '--account', 'acc_nope'], 'There is no account acc_nope.'],
     [['account', 'freeze', 'acc_nope', ...by], 'There is no account acc_nope.'],
     [['batches', 'pause', 'bat_nope', ...by], 'There is no batch bat_nope.'],
-    [['keys', 'revoke', 'key_nope', ...by], 'key_nope is no key, or is revoked already.'],
+    [['keys', 'revoke', 'key_nope', ...by], 'key_nope is not a key, or is already revoked.'],
     [['rates', 'accept', '999', ...by], 'No rate 999 is waiting. See corridor rates list.'],
     [['erase', 'bnf_nope', ...by], 'There is no beneficiary bnf_nope.'],
   ])('but not of what there is not, which is refused: %j', async (words, message) => {
@@ -344,7 +344,7 @@ describe('every command that changes something says who and why', () => {
       CORRIDOR_OPERATOR_KEY: keyIn(added.output),
     };
     const listed = await run(env, 'operators', 'list');
-    expect(listed.output).toMatch(/^carl {2}view {2}key …\w{4} of \S+$/m);
+    expect(listed.output).toMatch(/^carl {2}view {2}key …\w{4} issued \S+$/m);
     const rolled = await run(env, 'operators', 'roll', 'carl', ...why);
     const unknown = { code: 1, output: expect.stringMatching(/^The operator's key is unknown/) };
     expect(await run(env, 'operators', 'list')).toMatchObject(unknown);
@@ -378,7 +378,7 @@ describe('every command that changes something says who and why', () => {
         '',
         system.databaseUrl,
         ['operators', 'first', 'eve', ...why],
-        'There are two admins with keys already',
+        'Two admins already have keys',
         2,
       ],
     ] as const) {

@@ -104,15 +104,17 @@ describe('operators', () => {
     // The proposer is not shown commands that would be refused, and everyone sees the open proposal.
     expect(proposed.printed).toMatch(/^proposed: Another operator has to approve it\.$/m);
     expect(proposed.printed).toContain('\nNext, for another operator:\n');
-    expect(proposed.printed).not.toContain('Would be accepted now:');
+    expect(proposed.printed).not.toContain('Available now:');
     const listed = await shown(() => listPayouts(called(system, '')));
     expect(listed).toMatch(
-      new RegExp(`^${id} [^]*?\\n  A proposal of grace waits for approval\\.$`, 'm'),
+      new RegExp(`^${id} [^]*?\\n  A proposal by grace waits for approval\\.$`, 'm'),
     );
     const look = await shown(() => showPayout(called(system, id)));
     const [own = '', others = ''] = look.split('Next, for another operator:');
     expect(own).toContain(`corridor payouts settle ${id}`);
-    expect(own).toContain('      asks the bank again; without a new answer it may be refused\n');
+    expect(own).toContain(
+      '      asks the bank again; may be refused if the bank reports nothing new\n',
+    );
     expect(own).not.toContain('payouts approve');
     expect(others).toContain(
       `--proposal ${proposed.action} --reason TEXT\n      executes what grace`,

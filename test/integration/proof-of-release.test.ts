@@ -488,7 +488,7 @@ describe('facts that contradict each other', () => {
       const asked = await ask(asking(id, command));
       expect(asked, command.kind).toMatchObject({
         outcome: 'refused',
-        detail: expect.stringContaining('neither its next one nor more time is proof'),
+        detail: expect.stringContaining('neither another report nor more time proves anything'),
       });
     }
     bank.act(id, 'rejects');
@@ -563,7 +563,7 @@ describe('facts that contradict each other', () => {
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
     expect(await ask(asking(id, settle))).toMatchObject({
       outcome: 'refused',
-      detail: expect.stringContaining('another amount'),
+      detail: expect.stringContaining('a different amount'),
     });
     await expectHeld(id, 'sent');
   });
@@ -860,7 +860,7 @@ describe('what is taken from a person', () => {
     const retry = await ask(asking(id, { kind: 'retryNow' }));
     expect(retry).toMatchObject({
       outcome: 'refused',
-      detail: expect.stringContaining('all of its batch'),
+      detail: expect.stringContaining('the rest of its batch'),
     });
     expect(await rowOf(id)).toMatchObject({ status: 'pending', attentionReason: 'contradiction' });
   });
@@ -1078,7 +1078,7 @@ describe('a payout that may have been sent in a time that the database has lost'
     expect(callsOf()).toEqual(['lookup']);
     const { attentionReason, attentionDetail } = await rowOf(id);
     expect(attentionReason).toBe('outcome_unknown');
-    expect(attentionDetail).toContain("Compare with the bank's statement.");
+    expect(attentionDetail).toContain("Check the bank's statement.");
     for (const asked of [cancel, release(), { kind: 'retryNow' } as const]) {
       expect(await ask(asking(id, asked))).toMatchObject({ outcome: 'refused' });
     }

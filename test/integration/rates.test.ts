@@ -661,7 +661,7 @@ describe('corridor rates', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.40' });
     expect(await corridor('use', 'table', ...why)).toEqual([
       0,
-      'in use: table. Its rates come when workers start with RATE_SOURCE=table.\n',
+      'in use: table. Its rates arrive once workers start with RATE_SOURCE=table.\n',
     ]);
     expect(await usable()).toEqual({});
   });

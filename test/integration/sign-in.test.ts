@@ -493,7 +493,7 @@ describe('corridor sign-in', () => {
       );
     };
     const isNone = (url: string) =>
-      `CORRIDOR_SIGN_IN_URL: ${url} is not that of a sign-in service.\n`;
+      `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
     // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
     expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: isNone(`${issuer}/provider`) });

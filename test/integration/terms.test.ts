@@ -371,9 +371,9 @@ describe('the command line', () => {
 
   it.each([
     ['ABC', { from: inFuture(hourMs) }, /^CURRENCY expects one of USD, /],
-    ['EUR', {}, /^--from expects a time to come, like /],
-    ['EUR', { from: '2027-01-01' }, /^--from expects a time to come/],
-    ['EUR', { from: '2027-02-31T00:00:00Z' }, /^--from expects a time to come/],
+    ['EUR', {}, /^--from expects a time in the future, such as /],
+    ['EUR', { from: '2027-01-01' }, /^--from expects a time in the future/],
+    ['EUR', { from: '2027-02-31T00:00:00Z' }, /^--from expects a time in the future/],
     [
       'EUR',
       { from: inFuture(hourMs), until: inFuture(10 * 60_000) },

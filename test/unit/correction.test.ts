@@ -150,9 +150,9 @@ describe('a correction is refused', () => {
       settled,
       'losses in EUR is named twice',
     ],
-    ['of a hold', reverse('1'), settled, '1 is no entry'],
-    ['of no entry', reverse('7'), settled, '7 is no entry'],
-    ['of an entry of nobody', reverse(''), settled, ' is no entry'],
+    ['of a hold', reverse('1'), settled, '1 is not an entry'],
+    ['of no entry', reverse('7'), settled, '7 is not an entry'],
+    ['of an entry of nobody', reverse(''), settled, ' is not an entry'],
   ])('%s', (_which, correction, posted, reason) => {
     expect(shown(correction, posted)).toContain(reason);
   });
@@ -166,8 +166,8 @@ describe('a correction is refused', () => {
   test('that reverses twice, or a late payment that is cleared', () => {
     const reversal = correctionOf(reverse('2'), amounts, settled);
     if (typeof reversal === 'string') throw new Error(reversal);
-    expect(shown(reverse('2'), post(...settled, reversal))).toContain('is no entry');
-    expect(shown(reverse('3'), post(...settled, reversal))).toContain('is no entry');
+    expect(shown(reverse('2'), post(...settled, reversal))).toContain('is not an entry');
+    expect(shown(reverse('3'), post(...settled, reversal))).toContain('is not an entry');
     const cleared = correctionOf(clear('house'), amounts, paidLate);
     if (typeof cleared === 'string') throw new Error(cleared);
     expect(shown(reverse('3'), post(...paidLate, cleared))).toContain('Only 0.00 EUR');

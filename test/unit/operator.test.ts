@@ -113,7 +113,7 @@ describe('what a command carries', () => {
   test('has evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
-        '--evidence expects what shows that the rail has paid, one line of text without control or invisible characters.',
+        '--evidence expects the proof that the rail has paid, one line of text without control or invisible characters.',
       );
     }
   });
@@ -168,18 +168,18 @@ describe('what a command carries', () => {
   });
 
   test.each([
-    ['', 'an ISO 8601 time with its offset, like 2026-12-01T12:00:00Z'],
+    ['', 'an ISO 8601 time with an offset, such as 2026-12-01T12:00:00Z'],
     ['tomorrow', 'an ISO 8601 time'],
     ['2026-11-22', 'an ISO 8601 time'],
-    ['2026-11-22T12:00:00', 'an ISO 8601 time with its offset'],
+    ['2026-11-22T12:00:00', 'an ISO 8601 time with an offset'],
     ['2026-11-22 12:00:00Z', 'an ISO 8601 time'],
     ['2026-11-22T12:00:00Z, or so', 'an ISO 8601 time'],
     ['by 2026-11-22T12:00:00Z', 'an ISO 8601 time'],
     ['2026-11-31T12:00:00Z', 'an ISO 8601 time'],
     ['2026-11-22T25:00:00Z', 'an ISO 8601 time'],
     ['2026-11-22T12:00:00+15:00', 'an ISO 8601 time'],
-    ['2026-11-21T12:00:00.000Z', 'a time that is still to come'],
-    ['2026-11-21T11:59:59.999Z', 'a time that is still to come'],
+    ['2026-11-21T12:00:00.000Z', 'a time in the future'],
+    ['2026-11-21T11:59:59.999Z', 'a time in the future'],
     ['2026-12-21T12:00:00.001Z', 'a time within 30 days'],
   ])('has no deadline like %j', (until, expected) => {
     const found = fault({ kind: 'extendDeadline', until }) ?? '';

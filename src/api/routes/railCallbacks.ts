@@ -74,7 +74,7 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
   ];
   if (failures.length > 0) {
     count('wake_failures_total', {}, failures.length);
-    deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'left to the sweep');
+    deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'wakes left to the sweep');
   }
   ctx.status = 200;
   ctx.body = { received: parsed.length };
