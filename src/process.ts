@@ -36,7 +36,7 @@ export async function runProcess(start: () => Promise<Running>, log: () => Logge
     process.exit(0);
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`);
-    else log().fatal({ err: error }, 'the process cannot go on');
+    else log().fatal({ err: error }, 'the process cannot continue');
     process.exit(1);
   }
 }

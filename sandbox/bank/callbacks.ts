@@ -47,7 +47,9 @@ export function startCallbacks(settings: CallbackSettings): Callbacks {
         pauseMs = firstPauseMs;
         await settings.onAcknowledged(batch);
       } else if (!isStopped) {
-        settings.log(`${batch.length} callbacks not taken, again in ${pauseMs} ms: ${problem}`);
+        settings.log(
+          `${batch.length} callbacks not accepted, retrying in ${pauseMs} ms: ${problem}`,
+        );
         await pause(pauseMs);
         pauseMs = Math.min(pauseMs * 2, longestPauseMs);
       }

@@ -90,6 +90,6 @@ function parseLine(text: string, place: string): JournalLine {
   try {
     return journalLine.parse(JSON.parse(text));
   } catch (cause) {
-    throw new Error(`${place} is not a line of the bank's journal.`, { cause });
+    throw new Error(`${place} is not a valid line of the bank's journal.`, { cause });
   }
 }

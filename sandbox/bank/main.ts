@@ -90,7 +90,7 @@ async function main(): Promise<void> {
 
 main().catch((error: unknown) => {
   process.stderr.write(
-    `The sandbox bank cannot go on.\n${error instanceof Error ? error.message : String(error)}\n`,
+    `The sandbox bank cannot continue.\n${error instanceof Error ? error.message : String(error)}\n`,
   );
   process.exitCode = 1;
 });

@@ -54,7 +54,7 @@ export async function startBank(
       },
       (error: unknown) => {
         settings.log(`${request.method} ${request.url}: ${String(error)}`);
-        reply(response, problem(500, 'The bank could not do this; ask again with the same key.'));
+        reply(response, problem(500, 'The bank could not process this; retry with the same key.'));
       },
     );
   });
@@ -143,7 +143,7 @@ function createRouter(routes: ReadonlyMap<string, Route>, apiToken: string) {
     }
     const route = routes.get(name);
     if (route !== undefined) return route(request, searchParams);
-    return problem(404, `There is no ${name} here, but: ${[...routes.keys()].join(', ')}.`);
+    return problem(404, `There is no ${name} here. Available: ${[...routes.keys()].join(', ')}.`);
   };
 }
 

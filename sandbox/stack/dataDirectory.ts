@@ -99,7 +99,7 @@ function takeLock(file: string, own: Lock): Lock {
     if (isStillRunning(held.pid, held.startTime)) {
       throw new CannotStart(
         `The data directory is in use by Corridor with process id ${held.pid} (${file}). ` +
-          'Stop that one first, or give this one a directory of its own with --data.',
+          'Stop that one first, or give this one its own directory with --data.',
       );
     }
     // Only one of several processes that saw the same dead lock can move it away. If another was faster,
@@ -114,9 +114,7 @@ function takeLock(file: string, own: Lock): Lock {
     }
     rmSync(aside, { force: true });
   }
-  throw new CannotStart(
-    `The lock ${file} changes hands all the time; start one Corridor at a time.`,
-  );
+  throw new CannotStart(`The lock ${file} keeps changing hands; start one Corridor at a time.`);
 }
 
 async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Promise<void> {
@@ -128,7 +126,7 @@ async function endLeftOver({ pid, name, startTime, stopSignal }: LockedPart): Pr
   sendSignal(-pid, 'SIGKILL');
   if (await waitUntil(isGone, killTimeoutMs)) return;
   throw new CannotStart(
-    `${name} (process id ${pid}), left over from a stack that died, does not end.`,
+    `${name} (process id ${pid}), left over from a stack that died, does not stop.`,
   );
 }
 
@@ -149,7 +147,7 @@ function readLock(file: string): Lock | undefined {
     return lockSchema.parse(JSON.parse(text));
   } catch (cause) {
     throw new CannotStart(
-      `${file} is not a lock of Corridor. Delete it if none runs on this data.`,
+      `${file} is not a Corridor lock file. Delete it if no Corridor uses this data.`,
       { cause },
     );
   }

@@ -47,7 +47,7 @@ export async function choosePort(wished: number, flag: string): Promise<number> 
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new CannotStart(
       `Port ${wished} of ${host} cannot be used (${reason}). ` +
-        `Give another one with ${flag}, or ${flag} 0 for any free port.`,
+        `Choose another one with ${flag}, or ${flag} 0 for any free port.`,
       { cause },
     );
   }

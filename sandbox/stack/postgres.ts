@@ -162,7 +162,7 @@ async function requireMajorVersion(cluster: string): Promise<void> {
   const major = (await readFile(join(cluster, 'PG_VERSION'), 'utf8')).trim();
   if (major === versions.postgresMajor) return;
   throw new CannotStart(
-    `${cluster} was written by PostgreSQL ${major} and this is ${versions.postgresMajor}. ` +
+    `${cluster} was written by PostgreSQL ${major} but this is version ${versions.postgresMajor}. ` +
       'Use another --data, or --reset to start empty.',
   );
 }
@@ -183,7 +183,7 @@ async function endOldPostmaster(cluster: string): Promise<void> {
   // Polled, because there is no event for the end of a process that is not our child.
   while (isRunning()) {
     if (performance.now() > deadline) {
-      throw new CannotStart(`An old PostgreSQL (process id ${pid}) on ${cluster} does not end.`);
+      throw new CannotStart(`An old PostgreSQL (process id ${pid}) on ${cluster} does not stop.`);
     }
     await delay(50);
   }

@@ -158,7 +158,7 @@ async function find(
   }
   throw new CannotStart(
     [
-      `No ${product.title} ${product.version} could be had. What was tried:`,
+      `No ${product.title} ${product.version} could be obtained. What was tried:`,
       ...failures,
       `${product.install}, or set ${product.variable} to an executable.`,
     ].join('\n'),
@@ -391,7 +391,7 @@ async function withProgress(
   run: () => Promise<void>,
 ): Promise<void> {
   const startedMs = performance.now();
-  onProgress(`${what}; once, and up to 4 minutes where nothing is cached`);
+  onProgress(`${what}; once, and up to 4 minutes if nothing is cached`);
   const timer = setInterval(() => {
     onProgress(`${what}: ${Math.round((performance.now() - startedMs) / 1_000)} s so far`);
   }, progressIntervalMs);
@@ -432,7 +432,7 @@ async function checkServer(file: string, path: string): Promise<Outcome> {
   const needed = versions.temporalServer;
   if (version !== needed) return { failed: `${file} is server ${version}, not ${needed}` };
   const tool = join(dirname(file), sqlTool);
-  return isExecutable(tool) ? { found: file } : { failed: `${tool} is not there` };
+  return isExecutable(tool) ? { found: file } : { failed: `${tool} is missing` };
 }
 
 /** Checks the test server by its usage text, which too many arguments print: it has no `--version`. */
@@ -465,7 +465,7 @@ function describe(error: unknown): string {
 
 function requireTool(name: string, path: string): string {
   const file = lookUp(name, path);
-  if (file === undefined) throw new Error(`${name} is not on the search path`);
+  if (file === undefined) throw new Error(`${name} is not in PATH`);
   return file;
 }
 

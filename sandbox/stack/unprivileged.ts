@@ -66,12 +66,12 @@ export async function launchAs(
     args: [...identity, ...rights, program, ...args],
   });
   if ((await firstUnreachable(privileged, directories)) === undefined) {
-    onLog(`User ${user.uid} may not enter ${unreachable}: PostgreSQL keeps CAP_DAC_OVERRIDE.`);
+    onLog(`User ${user.uid} cannot access ${unreachable}: PostgreSQL keeps CAP_DAC_OVERRIDE.`);
     return privileged;
   }
   throw new CannotStart(
-    `PostgreSQL refuses to run as root, so it runs as user ${user.uid}, who may not enter ` +
-      `${unreachable}. Move it to where every user may go (--data, or the whole checkout), ` +
+    `PostgreSQL refuses to run as root, so it runs as user ${user.uid}, who cannot access ` +
+      `${unreachable}. Move it to a place that every user can access (--data, or the whole checkout), ` +
       'start as an ordinary user, or set DATABASE_URL to a PostgreSQL of your own.',
   );
 }

@@ -55,7 +55,7 @@ function concertationOf(day: string): Date {
   const noon = new Date(`${day}T12:00:00Z`);
   // Some JavaScript engines roll 31 February over to March instead of rejecting it.
   if (Number.isNaN(noon.getTime()) || !noon.toISOString().startsWith(day)) {
-    throw new Error(`The ECB rates are of no day: ${day}`);
+    throw new Error(`The ECB rates have an invalid date: ${day}`);
   }
   return timeIn('Europe/Berlin', `${day}T14:10:00`);
 }

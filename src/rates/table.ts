@@ -23,7 +23,7 @@ export function tableSource(url: string, publicKeyPem: string, timeoutMs = 10_00
       ]);
       // Never parse bytes without a valid signature.
       if (!verify(null, bytes, publicKey, Buffer.from(signature.toString('latin1'), 'base64'))) {
-        throw new Error('The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY');
+        throw new Error('The signature of the rate table does not match RATE_TABLE_PUBLIC_KEY');
       }
       return parseTable(utf8(bytes));
     },

@@ -96,7 +96,7 @@ export async function refusalOf({ connection, options }: Client): Promise<string
     if (code === 5)
       return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
     if (code === 7 || code === 16)
-      return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected what the server lets into ${namespace}`;
+      return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected one that the server admits to ${namespace}`;
     return undefined;
   }
 }

@@ -204,7 +204,7 @@ const mostConnections = { single: Number.POSITIVE_INFINITY, batch: 4 } as const;
 /** Rejects when the first worker fails. A worker that stops by itself without an error also fails. */
 async function failureOf(running: readonly Promise<void>[]): Promise<never> {
   await Promise.race(running);
-  throw new Error('A worker has stopped by itself.');
+  throw new Error('A worker has stopped unexpectedly.');
 }
 
 /**

@@ -486,7 +486,7 @@ describe('corridor start', () => {
     const { code, stderr } = await home.run('start');
     expect(code).toBe(1);
     expect(stderr).toContain('sandbox-bank ended (code 1) at its start');
-    expect(stderr).toContain('is not a line of the bank');
+    expect(stderr).toContain('is not a valid line of the bank');
     expect(home.processes()).toEqual([]);
   });
 });

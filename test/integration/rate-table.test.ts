@@ -111,7 +111,7 @@ describe('a table that the operator signs', () => {
     expect(await refresh()).toMatchObject([
       {
         level: 50,
-        err: { message: 'The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY' },
+        err: { message: 'The signature of the rate table does not match RATE_TABLE_PUBLIC_KEY' },
       },
     ]);
     expect(await quoted()).toBe(mid);
@@ -138,7 +138,7 @@ describe('a table that the operator signs', () => {
     };
     const main = fileURLToPath(new URL('../../dist/src/worker/main.js', import.meta.url));
     await expect(promisify(execFile)(process.execPath, [main], { env })).rejects.toMatchObject({
-      stdout: expect.stringContaining('does not have a signature of RATE_TABLE_PUBLIC_KEY'),
+      stdout: expect.stringContaining('does not match RATE_TABLE_PUBLIC_KEY'),
     });
   });
 

@@ -196,7 +196,7 @@ describe('the data directory', () => {
   it('with a lock that cannot be read is refused, not taken', async () => {
     await mkdir(join(folder, 'data'));
     await writeFile(lockFile(), 'not ours');
-    await expect(claim()).rejects.toThrow(/not a lock of Corridor/);
+    await expect(claim()).rejects.toThrow(/not a Corridor lock/);
   });
 });
 
@@ -305,16 +305,16 @@ describe('a Temporal binary', () => {
     );
     const message = missing instanceof Error ? missing.message : '';
     expect(message.split('\n')).toEqual([
-      'No Temporal CLI 1.8.2 could be had. What was tried:',
+      'No Temporal CLI 1.8.2 could be obtained. What was tried:',
       '  - `temporal` on the search path: not there',
       expect.stringMatching(/^ {2}- the cache \(.*temporal-1.8.2\/temporal\): not there$/),
       expect.stringMatching(/^ {2}- the download from http:\/\/127.*: .*ECONNREFUSED/),
-      '  - a build of tools/temporal with Go: go is not on the search path',
+      '  - a build of tools/temporal with Go: go is not in PATH',
       expect.stringMatching(/Install .*Go 1.26.4.*TEMPORAL_CLI_PATH/),
     ]);
     const server = findTimeSkippingServer(await options());
     // Not every platform has a pinned archive.
-    const reasons = /(ECONNREFUSED|no SHA-256 is pinned).*mvn is not on the search path.*JDK/s;
+    const reasons = /(ECONNREFUSED|no SHA-256 is pinned).*mvn is not in PATH.*JDK/s;
     await expect(server).rejects.toThrow(reasons);
   });
 
@@ -404,13 +404,13 @@ describe('a Temporal binary', () => {
     await rm(file.replace(/[^/]*$/, 'temporal-sql-tool'));
     const explicitPath = file;
     const alone = findTemporalServer(await options({ explicitPath }));
-    await expect(alone).rejects.toThrow(/TEMPORAL_SERVER_PATH is .*temporal-sql-tool is not there/);
+    await expect(alone).rejects.toThrow(/TEMPORAL_SERVER_PATH is .*temporal-sql-tool is missing/);
     await writeFile(file, script('temporal version 1.30.1'));
     const old = findTemporalServer(await options({ explicitPath }));
     await expect(old).rejects.toThrow(/is server 1.30.1, not 1.31.2/);
     const missing = findTemporalServer({ ...(await options()), cacheDir: join(folder, 'none') });
     await expect(missing).rejects.toThrow(
-      /No Temporal server 1.31.2 .*search path: not there.*go is not on.*TEMPORAL_SERVER_PATH/s,
+      /No Temporal server 1.31.2 .*search path: not there.*go is not in.*TEMPORAL_SERVER_PATH/s,
     );
   });
 

@@ -335,12 +335,14 @@ describe('a table that the operator signs', () => {
     ['that is no base64', '<html></html>'],
   ])('is refused with a signature %s', async (_name, signature) => {
     await expect(fetched(json, signature)).rejects.toThrow(
-      'The table of rates does not have a signature of RATE_TABLE_PUBLIC_KEY',
+      'The signature of the rate table does not match RATE_TABLE_PUBLIC_KEY',
     );
   });
 
   test('is not even parsed without a signature', async () => {
-    await expect(fetched('{', signed(json))).rejects.toThrow('does not have a signature');
+    await expect(fetched('{', signed(json))).rejects.toThrow(
+      'does not match RATE_TABLE_PUBLIC_KEY',
+    );
     await expect(fetched(json, undefined)).rejects.toThrow(
       'The signature of the table of rates answered with status 404',
     );

@@ -53,7 +53,7 @@ describe('a payload that Temporal stores', () => {
 
   it('names the key that is missing', async () => {
     const payload = await encrypted([april], 'secret');
-    await expect(decrypted([march], payload)).rejects.toThrow('expected a key 2026-04');
+    await expect(decrypted([march], payload)).rejects.toThrow('expected the key 2026-04');
   });
 
   it.each([0, 12, -1])('is refused once its byte %i is another', async (at) => {
