@@ -38,9 +38,7 @@ export function encryptingCodec(keys: EncryptionKeys): PayloadCodec {
     const id = textOf(payload, 'encryption-key-id');
     const key = byId.get(id);
     if (key === undefined)
-      throw new Error(
-        `TEMPORAL_ENCRYPTION_KEYS: expected the key ${id}, which encrypted a payload`,
-      );
+      throw new Error(`TEMPORAL_ENCRYPTION_KEYS: expected the key ${id} of a payload`);
     const data = payload.data ?? new Uint8Array();
     const decipher = createDecipheriv(cipher, key, data.subarray(0, nonceBytes), {
       authTagLength: tagBytes,

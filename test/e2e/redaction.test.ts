@@ -560,7 +560,7 @@ describe('what Temporal stores, with encryption keys', () => {
       ];
       expect(refused.map(({ status }) => status)).toEqual([401, 401, 404, 400, 400, 413]);
       expect(await refused[4]?.json()).toEqual({
-        message: 'TEMPORAL_ENCRYPTION_KEYS: expected the key 2020-01, which encrypted a payload',
+        message: 'TEMPORAL_ENCRYPTION_KEYS: expected the key 2020-01 of a payload',
       });
     } finally {
       await server.stop();
