@@ -47,7 +47,7 @@ export function startCallbacks(settings: CallbackSettings): Callbacks {
         pauseMs = firstPauseMs;
         await settings.onAcknowledged(batch);
       } else if (!isStopped) {
-        settings.log(`${batch.length} callbacks refused, retry in ${pauseMs} ms: ${problem}`);
+        settings.log(`${batch.length} callbacks not delivered, retry in ${pauseMs} ms: ${problem}`);
         await pause(pauseMs);
         pauseMs = Math.min(pauseMs * 2, longestPauseMs);
       }
