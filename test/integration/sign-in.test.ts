@@ -492,8 +492,7 @@ describe('corridor sign-in', () => {
         (error: unknown) => error,
       );
     };
-    const isNone = (url: string) =>
-      `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
+    const isNone = (url: string) => `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
     // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
     expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: isNone(`${issuer}/provider`) });
