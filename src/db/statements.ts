@@ -114,23 +114,25 @@ export type MovementTotal = {
 
 /**
  * The bank counts what it booked on closed days. The ledger may book the same a day later, so it counts a
- * payout once a closed day has it, or once the day after the ledger's own is closed.
+ * payout once a closed day has it, or, if no day has it, once the day after the ledger's own is closed. A
+ * reversal counts with the entry that it reverses, not a day later.
  */
 export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]> {
   return sql<MovementTotal[]>`
-    with booked as (select * from statement_entries join statements using (rail, statement_date))
+    with booked as (select e.*, s.rail is not null as is_closed
+                      from statement_entries e left join statements s using (rail, statement_date))
     select currency, direction, sum(bank_minor)::bigint as bank_minor,
            sum(ledger_minor)::bigint as ledger_minor,
            (sum(bank_minor) - sum(ledger_minor))::float8 as drift
-      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor from booked
+      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor
+              from booked where is_closed
             union all
-            select m.currency, direction, 0, m.amount_minor
-              from ledger_movements m
+            select currency, direction, 0, sum(amount_minor) from ledger_movements m
               join (select rail, max(statement_date) as day from statements group by rail) as last
                 using (rail)
-              left join (select distinct rail, rail_key as payout_id, direction from booked) as b
-                using (rail, payout_id, direction)
-             where b.payout_id is not null or (m.booked_at at time zone 'UTC')::date < last.day
-           ) as moved
+              left join (select rail, rail_key as payout_id, direction, bool_or(is_closed) as is_closed
+                           from booked group by 1, 2, 3) as b using (rail, payout_id, direction)
+             group by rail, payout_id, direction, currency, last.day, b.is_closed
+            having coalesce(b.is_closed, (min(m.booked_at) at time zone 'UTC')::date < last.day)) as moved
      group by currency, direction order by currency, direction`;
 }

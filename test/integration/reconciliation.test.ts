@@ -325,6 +325,38 @@ describe("the bank's statement against the ledger", () => {
     expect(missing?.drift).toBeLessThan(0);
   });
 
+  /** Only this payout is counted among the ledger's debits, and the bank has none. */
+  async function expectDebitsOf(id: string, sums: Awaited<ReturnType<typeof movementTotals>>) {
+    const { receiveMinor } = await rowOf(system, id);
+    const debits = sums.filter(({ direction }) => direction === 'debit');
+    expect(debits).toMatchObject([{ bankMinor: 0n, ledgerMinor: receiveMinor }]);
+  }
+
+  it('counts a payment in neither total while the day that shows it is open', async () => {
+    const line = await payment();
+    const date = dayOf(pastDays);
+    await readDays((day) => (day === date ? { closed: false, lines: [line] } : {}));
+    await expectDebitsOf(returned, await movementTotals(system.worker));
+  });
+
+  it('counts no settlement that two people have reversed', async () => {
+    // The ledger booked it two days ago, the bank shows nothing, and it was reversed today.
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`
+        insert into ledger_entries (payout_id, kind, action_id, reverses, from_ids, to_ids, amounts_minor)
+        select payout_id, 'correction', 'op_test', id, to_ids, from_ids, amounts_minor
+          from ledger_entries where payout_id = ${settled} and kind = 'settle'`,
+    );
+    expect(await readDays(() => ({}))).toEqual([]);
+    const sums = await movementTotals(system.worker);
+    await withoutTriggers(
+      system.database,
+      (sql) => sql`delete from ledger_entries where payout_id = ${settled} and kind = 'correction'`,
+    );
+    await expectDebitsOf(returned, sums);
+  });
+
   it('takes the lines of an open day as they are when it is read again', async () => {
     const line = await payment();
     const readOpen = (lines: readonly StatementLine[]) =>
