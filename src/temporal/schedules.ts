@@ -24,11 +24,18 @@ export const scheduleIds = schedules.map(({ workflow }) => workflow);
 
 const catchupWindowMs = 60_000;
 
+/**
+ * Time after midnight UTC, when the bank's day ends, at which statements are read. Earlier, the bank's last
+ * payments may be missing in the ledger, which polls the bank hourly, and would count as breaks.
+ */
+const statementOffsetMs = 2 * 60 * 60_000;
+
 /** Creates the schedules, or updates existing ones to what this build defines. */
 export async function upsertSchedules(client: Client): Promise<void> {
   for (const { workflow, everyMs, does } of schedules) {
+    const offset = workflow === 'statement' ? statementOffsetMs : 0;
     const description = {
-      spec: { intervals: [{ every: everyMs }] },
+      spec: { intervals: [{ every: everyMs, offset }] },
       policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: catchupWindowMs },
       action: {
         type: 'startWorkflow' as const,

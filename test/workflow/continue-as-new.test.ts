@@ -331,6 +331,16 @@ describe('what runs on a schedule', () => {
     }
   });
 
+  it('reads statements when what was booked before midnight has arrived, or was polled', async () => {
+    const { schedule } = server.client;
+    await upsertSchedules(server.client);
+    const { info } = await schedule.getHandle('statement').describe();
+    for (const name of names) await schedule.getHandle(name).delete();
+    const hours = info.nextActionTimes.map((at) => at.getUTCHours());
+    // Polls are at most an hour apart.
+    expect(new Set(hours)).toEqual(new Set([2]));
+  });
+
   it('runs over and over', async () => {
     const activities = {
       sweep: async () => undefined,
