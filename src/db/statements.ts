@@ -96,9 +96,10 @@ export async function listBreaks(sql: Sql, limit: number): Promise<readonly Brea
   return sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;
 }
 
-export async function countBreaks(sql: Sql): Promise<number> {
+/** Counts differences; if the statements are incomplete, only those that the bank's own lines show. */
+export async function countBreaks(sql: Sql, isComplete: boolean): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
-    select count(*)::int as count from statement_breaks`;
+    select count(*)::int as count from statement_breaks where ${isComplete} or bank_minor is not null`;
   return row?.count ?? 0;
 }
 

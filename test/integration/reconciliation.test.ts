@@ -15,7 +15,7 @@ import { claimOverduePayouts } from '../../src/db/payouts.js';
 import { listBreaks, movementTotals, storeStatement } from '../../src/db/statements.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { Statement, StatementLine } from '../../src/domain/railReport.js';
-import { createRegistry } from '../../src/metrics.js';
+import { createRegistry, show } from '../../src/metrics.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { referenceSource } from '../../src/rates/reference.js';
@@ -323,6 +323,21 @@ describe("the bank's statement against the ledger", () => {
     const [missing] = await movementTotals(system.worker);
     expect(missing).toMatchObject({ currency: 'EUR', direction: 'credit', bankMinor: 0n });
     expect(missing?.drift).toBeLessThan(0);
+  });
+
+  it('counts what the bank paid twice although the statement of another day cannot be read', async () => {
+    const line = await payment();
+    const statement = async (date: string) => {
+      if (date === dayOf(pastDays + 1)) throw new Error('This day cannot be read.');
+      return { closed: true, lines: date === dayOf(pastDays) ? [line, line] : [] };
+    };
+    const rails = createRails([Object.assign(new QuietRail(), { statement })]);
+    const activities = maintenanceActivities({ ...maintenanceDeps(), rails });
+    show('statement_breaks', {}, 0);
+    await expect(attempt(activities.readStatements)).rejects.toThrow('cannot be read');
+    // What the ledger alone has may stand in the missing statement: only the double payment counts.
+    const gauge = await registry.getSingleMetricAsString('corridor_statement_breaks');
+    expect(gauge.split(' ').at(-1)).toBe('1');
   });
 
   /** Only this payout is counted among the ledger's debits, and the bank has none. */
