@@ -71,10 +71,13 @@ export async function recordKeyRefusal(
      where account_id = ${accountId} and key = ${key}`;
 }
 
-/** Deletes at most `limit` expired keys; returns how many. */
+/**
+ * Deletes at most `limit` expired keys; returns how many. Each row is checked again when it is locked,
+ * because a request may have bound its key again, even to a payout.
+ */
 export async function purgeExpiredKeys(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
-    delete from idempotency_keys where (account_id, key) in (
+    delete from idempotency_keys where expires_at <= now() and (account_id, key) in (
       select account_id, key from idempotency_keys where expires_at <= now() limit ${limit})`;
   return count;
 }

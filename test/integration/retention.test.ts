@@ -4,9 +4,11 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
 import { newId } from '../../src/db/id.js';
+import { bindKeys, findKeys, purgeExpiredKeys } from '../../src/db/idempotency.js';
 import retention from '../../src/db/retention.json' with { type: 'json' };
 import { createRails } from '../../src/rails/registry.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { eventually } from '../assertions/eventually.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -106,4 +108,32 @@ describe('a quote', () => {
       code: '42501',
     });
   });
+});
+
+it('keeps a key that is bound again while what has expired is deleted', async () => {
+  const { account } = await createTestAccount(test.database);
+  const binding = {
+    key: 'k',
+    route: 'POST /v1/quotes',
+    fingerprints: {},
+    objectId: 'qt_1',
+    refusal: null,
+  };
+  await bindKeys(test.api, account.id, [binding], -1);
+  const payout = { ...binding, route: 'POST /v1/payouts', objectId: 'po_1' };
+  let purge: Promise<number> | undefined;
+  await test.api.begin(async (sql) => {
+    expect(await bindKeys(sql, account.id, [payout], null)).toEqual([]);
+    purge = purgeExpiredKeys(test.worker, 10);
+    purge.catch(() => undefined);
+    await eventually('the purge waits for the key', 10_000, async () => {
+      const waiting = await test.database`
+        select from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock'`;
+      return waiting.count > 0 || undefined;
+    });
+  });
+  expect(await purge).toBe(0);
+  // A repeat of the payout's request finds the payout, and makes no second one.
+  expect(await findKeys(test.api, account.id, ['k'])).toMatchObject([{ objectId: 'po_1' }]);
 });
