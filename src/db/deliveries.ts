@@ -266,9 +266,10 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
 
 /** Deletes at most `limit` finished deliveries of old events; returns how many. The events stay. */
 export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {
-  // By the primary key, which begins with the time, so that no additional index is needed.
+  // By the primary key, which begins with the time, so that no additional index is needed. The status is
+  // checked again when a row is locked, because the event may just have been made due again.
   const { count } = await sql`
-    delete from deliveries where (event_id, endpoint_id) in (
+    delete from deliveries where status <> 'pending' and (event_id, endpoint_id) in (
       select event_id, endpoint_id from deliveries
        where event_id < ${oldestKept('event', retention.deliveries.days)} and status <> 'pending'
        order by event_id limit ${limit})`;

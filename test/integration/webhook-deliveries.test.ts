@@ -373,6 +373,32 @@ it('is forgotten after 30 days, but not while it is pending', async () => {
   expect(await statusesOf(listener)).toEqual(['pending', 'delivered', 'delivered']);
 });
 
+it('is not forgotten when it is redelivered at that moment', async () => {
+  const listener = await openListener('http://127.0.0.1:1/');
+  await owePayout(listener);
+  const eventId = firstId('event', Date.now() - 31 * 24 * 60 * 60_000) + newId('event').slice(-16);
+  await withoutTriggers(test.database, async (sql) => {
+    await sql`update events set id = ${eventId} where account_id = ${listener.accountId}`;
+    await sql`
+      update deliveries set event_id = ${eventId}, status = 'delivered'
+       where endpoint_id = ${listener.endpointId}`;
+  });
+  let purge: Promise<number> | undefined;
+  await transaction(test.database, async (sql) => {
+    await redeliverEvent(sql, eventId, listener.endpointId);
+    purge = purgeDeliveries(test.worker, 10);
+    purge.catch(() => undefined);
+    await eventually('the purge waits for the delivery', 10_000, async () => {
+      const waiting = await test.worker`
+        select from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock'`;
+      return waiting.count > 0 || undefined;
+    });
+  });
+  expect(await purge).toBe(0);
+  expect(await statusesOf(listener)).toEqual(['pending']);
+});
+
 it('says the same of a host that is not there and of one inside, but for its log', async () => {
   const worker = startWorker({ allowPrivateAddresses: false });
   const receiver = await openReceiver();
