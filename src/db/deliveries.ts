@@ -237,12 +237,16 @@ async function addAttempted(sql: Sql, results: readonly AttemptResult[]): Promis
     select event_id, endpoint_id from recorded`;
 }
 
+/** A 410 from a URL that the endpoint has left says nothing about its new one, which is tried next. */
 const attempted = (sql: Sql, results: readonly AttemptResult[]) => sql`
-  select *, now() + make_interval(secs => retry_in_ms / 1000.0) as retry_at
+  select event_id, endpoint_id, group_id, next_attempt_at, attempts, at, latency_ms, http_status, error,
+         answer, now() + make_interval(secs => retry_in_ms / 1000.0) as retry_at,
+         case when http_status = 410 and url <> (select w.url from webhook_endpoints w where w.id = endpoint_id)
+              then 'pending' else status end as status
     from ${unnest(sql, results)`
       event_id text, endpoint_id text, group_id bigint, next_attempt_at timestamptz, status text,
        attempts int, at timestamptz, latency_ms int, http_status int, error text, answer text,
-       retry_in_ms float8`}`;
+       retry_in_ms float8, url text`}`;
 
 /** Adds a row for each failed attempt in `t` whose pair was `recorded`. */
 const failedOf = (sql: Sql) => sql`

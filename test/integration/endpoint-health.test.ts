@@ -203,11 +203,17 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     await skip(endpointId, minuteMs);
     const delivering = openWorker().deliverDue(endpointId);
     await eventually('the old server is asked', 20_000, () => asked === 1 || undefined);
-    const url = 'http://127.0.0.1:9/';
+    const receiver = await startReceiver();
+    onTestFinished(() => receiver.close());
+    const { url } = receiver;
     await updateWebhookEndpoint(test.database, accountId, endpointId, { url });
     moved.resolve();
     await delivering;
     expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: null, url });
+    // The old URL wants no more webhooks; the new one is still to get the event.
+    await run(endpointId);
+    expect(await statuses(endpointId)).toEqual(['delivered']);
+    expect(receiver.received).toHaveLength(1);
   });
 
   it('by a fault of ours is not blamed, and reads nothing of it', async () => {
