@@ -19,10 +19,11 @@ const restart = (sql: Sql, chosen: Fragment) => sql`
       from webhook_endpoints w
      where w.id = d.endpoint_id and w.status = 'enabled' and w.deleted_at is null
        and d.status <> 'pending' and ${chosen}
-    returning d.event_id, d.endpoint_id, d.last_attempt_at, d.last_latency_ms, d.last_status
+    returning d.event_id, d.endpoint_id, last_attempt_at, last_latency_ms, last_status, old.status
   )
   insert into delivery_attempts (event_id, endpoint_id, at, latency_ms, http_status)
-  select * from due where last_status between 200 and 299 on conflict do nothing`;
+  select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status from due
+   where status = 'delivered' and last_status is not null on conflict do nothing`;
 
 /**
  * Makes pending deliveries due at once; their retry schedules continue from there. Skips those that may

@@ -12,6 +12,7 @@ import {
 } from '../../src/db/deliveries.js';
 import { claimGroups, endOverdueGroups } from '../../src/db/deliveryGroups.js';
 import {
+  attemptsAt,
   type DeliveryRow,
   deliveriesOf as deliveriesOfEvent,
   deliveryPosition,
@@ -348,6 +349,42 @@ describe('an attempt that was taken and not recorded', () => {
     expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 2, isDue: false }]);
     await releaseClaims(test.database, second, 0);
     expect(await deliveriesOf({ endpointId })).toMatchObject([{ attempts: 1, isDue: true }]);
+  });
+});
+
+describe('a delivery that was redelivered, claimed, and not recorded', () => {
+  it.each([
+    {
+      how: 'given back',
+      leave: (due: readonly DueDelivery[]) => releaseClaims(test.database, due, 0),
+    },
+    { how: 'lost with its worker', leave: async () => undefined },
+  ])('as it was $how, is redelivered again, and its log has what was', async ({ leave }) => {
+    const listener = await openListener('http://127.0.0.1:1/');
+    const { accountId, endpointId } = listener;
+    await owePayout(listener);
+    const claim = async () => {
+      await makeDue(listener);
+      return claimDueDeliveries(test.database, endpointId, 8);
+    };
+    const first = await claim();
+    const outcome = { latencyMs: 1, httpStatus: 200, error: null, answer: null, retryInMs: 0 };
+    const ended = { ...outcome, status: 'delivered', at: new Date() } as const;
+    await recordAttempts(
+      test.database,
+      first.map((due) => ({ ...due, ...ended })),
+    );
+    const eventId = first[0]?.eventId ?? '';
+    await redeliverEvent(test.database, eventId, endpointId);
+    await leave(await claim());
+    const update = (status: 'enabled' | 'disabled') =>
+      updateWebhookEndpoint(test.database, accountId, endpointId, { status });
+    await update('disabled');
+    await update('enabled');
+    expect(await statusesOf(listener)).toEqual(['canceled']);
+    await redeliverEvent(test.database, eventId, endpointId);
+    expect(await statusesOf(listener)).toEqual(['pending']);
+    expect((await attemptsAt(test.database, eventId)).map(({ at }) => at)).toEqual([ended.at]);
   });
 });
 
