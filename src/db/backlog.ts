@@ -1,9 +1,11 @@
 import type { BacklogSample } from '../metrics.js';
 import type { Sql } from './client.js';
+import { eventsOfGroup } from './deliveryGroups.js';
 import { isProbed } from './endpointHealth.js';
+import { deliveryGroupSize } from './events.js';
 
 /**
- * Maximum number of rows counted per account and status, per endpoint, or of all groups of first
+ * Maximum number of rows counted per account and status, per endpoint, or in all groups of first
  * attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait. Ages remain
  * exact, because the oldest rows are read first.
  */
@@ -36,14 +38,15 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
     ), deliveries_left as (
       select case when d.next_attempt_at > now() then 'waiting'
                   when ${isProbed(sql)} then 'failing' else 'due' end as state,
-             sum(d.count) as count, min(d.next_attempt_at) as since
-        from (select e.id as endpoint_id, p.next_attempt_at, 1 as count from webhook_endpoints e
+             count(*) as count, min(d.next_attempt_at) as since
+        from (select e.id as endpoint_id, p.next_attempt_at from webhook_endpoints e
                cross join lateral (select next_attempt_at from deliveries
                                     where endpoint_id = e.id and status = 'pending'
                                     order by next_attempt_at limit ${mostCounted}) p
               union all
-              (select endpoint_id, next_attempt_at, last_sequence - first_sequence + 1
-                 from delivery_groups order by next_attempt_at limit ${mostCounted})) d
+              select g.endpoint_id, g.next_attempt_at
+                from (select * from delivery_groups order by next_attempt_at
+                       limit ${mostCounted / deliveryGroupSize}::int) g cross join ${eventsOfGroup(sql)}) d
         join webhook_endpoints w on w.id = d.endpoint_id
        group by 1
     ), endpoints as (

@@ -5,7 +5,7 @@ import { isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
 
 /** The events of a group `g`. `offset 0` makes the planner look up these few rows, whatever it expects. */
-const eventsOfGroup = (sql: Sql) => sql`
+export const eventsOfGroup = (sql: Sql) => sql`
   lateral (select id, sequence from events
             where account_id = g.account_id and sequence between g.first_sequence and g.last_sequence
               and (type = any (g.types) or '*' = any (g.types)) offset 0) e`;

@@ -4,6 +4,7 @@ import { ledgerActivities } from '../../src/activities/ledger.js';
 import { readBacklog } from '../../src/db/backlog.js';
 import { transaction } from '../../src/db/client.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
+import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { parkPayouts } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -14,6 +15,7 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { usualFactRules } from '../fixtures/factRules.js';
 import { keyring } from '../fixtures/keyring.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -52,13 +54,13 @@ async function accepted(accountId: string): Promise<string> {
   return id;
 }
 
-async function addEndpoint(accountId: string): Promise<string> {
+async function addEndpoint(accountId: string, events = ['*']): Promise<string> {
   const id = newId('webhookEndpoint');
   const made = {
     id,
     accountId,
     url: 'https://x.example/',
-    events: ['*'],
+    events,
     apiVersion: '2026-06-01',
   };
   await insertWebhookEndpoint(test.database, keyring, { ...made, secret: createWebhookSecret() });
@@ -117,6 +119,7 @@ describe('what waits', () => {
 
   it('tells deliveries that are due from those of endpoints that fail', async () => {
     const { account } = await createTestAccount(test.database);
+    await recordEvents(test.database, account.id, 50);
     const [well, failing] = [await addEndpoint(account.id), await addEndpoint(account.id)];
     await recordEvents(test.database, account.id, 3);
     expect(await shown('webhook_backlog')).toEqual([[{ state: 'waiting' }, 6]]);
@@ -128,7 +131,7 @@ describe('what waits', () => {
     await test.database`
       insert into delivery_groups
         (account_id, endpoint_id, types, first_sequence, last_sequence, next_attempt_at)
-      values (${account.id}, ${well}, '{*}', 101, 150, now() - interval '2 seconds')`;
+      values (${account.id}, ${well}, '{*}', 1, 50, now() - interval '2 seconds')`;
     expect(new Map((await shown('webhook_backlog')).map(([{ state }, n]) => [state, n]))).toEqual(
       new Map([
         ['due', 53],
@@ -143,6 +146,28 @@ describe('what waits', () => {
     );
     const ages = await shown('webhook_backlog_oldest_seconds');
     for (const [, age] of ages) expect(age).toBeGreaterThanOrEqual(2);
+  });
+
+  it('counts in groups only the events that an endpoint listens to', async () => {
+    const { account } = await createTestAccount(test.database);
+    const before = new Map((await shown('webhook_backlog')).map(([{ state }, n]) => [state, n]));
+    await addEndpoint(account.id, ['payout.failed']);
+    const { id: batchId } = await transaction(test.database, async (sql) => ({
+      id: await requestBatch(sql, account.id, { count: 120 }),
+    }));
+    const items = await test.database<{ id: string }[]>`
+      select id from payouts where batch_id = ${batchId}`;
+    const nothing = { statusReason: null, settledAt: null, returnedMinor: null };
+    await recordWebhookEvents(
+      test.database,
+      items.map(({ id: subjectId }, index) => {
+        const status = index % 2 === 0 ? 'failed' : 'settled';
+        const facts = { ...nothing, status } as const;
+        return { accountId: account.id, type: `payout.${status}`, subjectId, facts } as const;
+      }),
+    );
+    const after = new Map((await shown('webhook_backlog')).map(([{ state }, n]) => [state, n]));
+    expect((after.get('waiting') ?? 0) - (before.get('waiting') ?? 0)).toBe(60);
   });
 
   it('has the age of each rate, and how many wait for an operator', async () => {
