@@ -1,7 +1,7 @@
 import type { Fragment } from 'postgres';
 import { maximumRedelivered } from '../domain/event.js';
 import { exactlyOne, type Sql, when } from './client.js';
-import { lease } from './deliveries.js';
+import { isListening, lease } from './deliveries.js';
 import { pendingInGroupsAt } from './deliveryGroups.js';
 import { deliveriesOfEach } from './deliveryLog.js';
 import { endPauses } from './endpointHealth.js';
@@ -17,8 +17,7 @@ const restart = (sql: Sql, chosen: Fragment) => sql`
   with due as (
     update deliveries d set status = 'pending', attempts = 0, next_attempt_at = now()
       from webhook_endpoints w
-     where w.id = d.endpoint_id and w.status = 'enabled' and w.deleted_at is null
-       and d.status <> 'pending' and ${chosen}
+     where w.id = d.endpoint_id and ${isListening(sql)} and d.status <> 'pending' and ${chosen}
     returning d.event_id, d.endpoint_id, last_attempt_at, last_latency_ms, last_status, old.status
   )
   insert into delivery_attempts (event_id, endpoint_id, at, latency_ms, http_status)
@@ -49,6 +48,7 @@ export async function redeliverEvent(
     d.event_id = ${eventId} and ${when(sql, endpointId, (id) => sql`d.endpoint_id = ${id}`)}`;
   const rows = await sql<{ endpointId: string }[]>`
     select d.endpoint_id from events o cross join ${deliveriesOfEach(sql)}
+      join webhook_endpoints w on w.id = d.endpoint_id and ${isListening(sql)}
      where o.id = ${eventId} and ${chosen}`;
   const endpointIds = rows.map((row) => row.endpointId);
   // Before the deliveries, because every transaction that locks both locks the endpoint first.

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { z } from 'zod';
 import { purgeAttempts } from '../../src/db/deliveries.js';
 import { listDeliveries } from '../../src/db/deliveryLog.js';
+import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { firstId } from '../../src/db/id.js';
 import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
 import { eventually } from '../assertions/eventually.js';
@@ -270,6 +271,34 @@ describe('a redelivery', () => {
     expect(new Set(arrived)).toEqual(new Set(missing.map(({ event }) => event)));
     const shown = await client(`GET /v1/events/${missing[0]?.event ?? ''}/deliveries`);
     expect(attempted.parse(shown.body).data[0].attempt_count).toBe(1);
+  });
+
+  it('of an event is refused to an endpoint that takes none, and wakes none of those', async () => {
+    const { accountId, client, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 1);
+    const [one = ''] = (await deliveries(client, endpoint)).data.map(({ event }) => event);
+    const path = `/v1/webhook_endpoints/${endpoint}`;
+    await client(`POST ${path}`, { json: { status: 'disabled' } });
+    await system.database`
+      update webhook_endpoints set failures = ${failuresToPause + 5} where id = ${endpoint}`;
+    const again = (json: object) => client(`POST /v1/events/${one}/redeliver`, { json });
+    for (const end of ['disabled', 'deleted']) {
+      expect((await again({})).body, end).toMatchObject({ data: [{ status: 'canceled' }] });
+      const refused = await again({ webhook_endpoint: endpoint });
+      expect(refused, end).toMatchObject({
+        status: 400,
+        body: {
+          ...{ code: 'parameter_invalid', param: 'webhook_endpoint' },
+          expected: 'an enabled endpoint that the event was for',
+        },
+      });
+      await client(`DELETE ${path}`);
+    }
+    const [row] = await system.database`
+      select failures from webhook_endpoints where id = ${endpoint}`;
+    expect(row).toEqual({ failures: failuresToPause + 5 });
+    const workflow = system.temporal.workflow.getHandle(`webhook/${endpoint}`);
+    await expect(workflow.describe()).rejects.toThrow('not found');
   });
 
   it('is refused to an endpoint that is disabled, and of another time form', async () => {

@@ -105,11 +105,10 @@ export const eventRoutes: readonly Route[] = [
           const event = await findEvent(sql, request.account.id, request.id);
           if (event === undefined) return notFound(request);
           due = await redeliverEvent(sql, event.id, endpointId);
-          const found = await findDeliveries(sql, event.id);
-          const isThere = found.deliveries.some((each) => each.endpointId === endpointId);
-          if (endpointId === undefined || isThere) return found;
-          const expected = 'an endpoint that the event was for';
-          return refuse('parameter_invalid', { param: 'webhook_endpoint', expected });
+          const expected = 'an enabled endpoint that the event was for';
+          return endpointId === undefined || due.includes(endpointId)
+            ? findDeliveries(sql, event.id)
+            : refuse('parameter_invalid', { param: 'webhook_endpoint', expected });
         },
         find: (sql, _accountId, id) => findDeliveries(sql, id),
         render: renderDeliveries,
