@@ -1,5 +1,6 @@
 import type { BacklogSample } from '../metrics.js';
 import type { Sql } from './client.js';
+import { waitingEndpoints } from './deliveries.js';
 import { eventsOfGroup } from './deliveryGroups.js';
 import { isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
@@ -39,9 +40,9 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
       select case when d.next_attempt_at > now() then 'waiting'
                   when ${isProbed(sql)} then 'failing' else 'due' end as state,
              count(*) as count, min(d.next_attempt_at) as since
-        from (select e.id as endpoint_id, p.next_attempt_at from webhook_endpoints e
+        from (select e.endpoint_id, p.next_attempt_at from (${waitingEndpoints(sql)}) e
                cross join lateral (select next_attempt_at from deliveries
-                                    where endpoint_id = e.id and status = 'pending'
+                                    where endpoint_id = e.endpoint_id and status = 'pending'
                                     order by next_attempt_at limit ${mostCounted}) p
               union all
               select g.endpoint_id, g.next_attempt_at

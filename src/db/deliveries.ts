@@ -291,15 +291,22 @@ export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
 }
 
 /**
- * Returns endpoints with overdue deliveries, on which no run is working. Checks only each endpoint's
- * earliest delivery: with `exists`, the planner may read all pending deliveries.
+ * Selects each endpoint with pending deliveries, and when its earliest one is due. Goes through their index
+ * from endpoint to endpoint, so that those without any cost nothing: an account may delete millions.
  */
+export const waitingEndpoints = (sql: Sql) => sql`
+  with recursive waiting as (
+    select '' as endpoint_id, null::timestamptz as next_attempt_at
+    union all select d.* from waiting w cross join lateral (
+      select endpoint_id, next_attempt_at from deliveries where status = 'pending'
+         and endpoint_id > w.endpoint_id order by endpoint_id, next_attempt_at limit 1) d
+  ) select * from waiting where endpoint_id <> ''`;
+
+/** Returns endpoints with overdue deliveries, on which no run is working, longest overdue first. */
 export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
   const rows = await sql<{ id: string }[]>`
-    select id from webhook_endpoints w
-     where (select min(next_attempt_at) from deliveries d
-             where d.endpoint_id = w.id and d.status = 'pending') < now() - interval '1 second'
-       and not ${isPaused(sql)}
-     limit 500`;
+    select w.id from (${waitingEndpoints(sql)}) d join webhook_endpoints w on w.id = d.endpoint_id
+     where d.next_attempt_at < now() - interval '1 second' and not ${isPaused(sql)}
+     order by d.next_attempt_at limit 500`;
   return rows.map((row) => row.id);
 }

@@ -1,5 +1,6 @@
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { readBacklog } from '../../src/db/backlog.js';
 import { type Database, transaction } from '../../src/db/client.js';
 import {
   type AttemptResult,
@@ -29,6 +30,7 @@ import {
 } from '../../src/db/webhookEndpoints.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { eventually } from '../assertions/eventually.js';
+import { openPlanReader } from '../assertions/plans.js';
 import { startReceiver } from '../fakes/receiver.js';
 import { startTarpit } from '../fakes/tarpit.js';
 import { rememberSecret } from '../fakes/webhookSecrets.js';
@@ -490,6 +492,29 @@ describe('an endpoint that is gone before its event is committed', () => {
     }
     expect(receiver.received).toEqual([]);
   });
+});
+
+it('endpoints that an account has deleted, however many, cost those that look for what waits nothing', async () => {
+  const url = 'http://127.0.0.1:1/';
+  const [listener, other] = [await openListener(url), await openListener(url)];
+  await owePayout(listener);
+  await owePayout(other);
+  await makeDue(listener);
+  await test.database`
+    insert into webhook_endpoints (id, account_id, url, events, api_version, deleted_at)
+    select 'we_deleted_' || n, ${listener.accountId}, ${url}, '{*}', '2026-06-01', now()
+      from generate_series(1, 20000) n`;
+  await test.database`vacuum analyze webhook_endpoints, deliveries`;
+  const reader = await openPlanReader(test.url);
+  onTestFinished(() => reader.close());
+  for (const look of [overdueEndpoints, readBacklog]) {
+    const [plan] = await reader.plansOf(() => look(reader.database));
+    expect(plan?.wholeTables, plan?.text).not.toContain('webhook_endpoints');
+    expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(2_000);
+  }
+  const overdue = await overdueEndpoints(test.database);
+  expect(overdue).toContain(listener.endpointId);
+  expect(overdue).not.toContain(other.endpointId);
 });
 
 describe('first attempts at the events of many payouts', () => {
