@@ -113,8 +113,8 @@ async function ask(path: string): Promise<unknown> {
 /** The number of time series that a query returns, for the last five minutes as a panel asks. */
 async function seriesOf(query: string): Promise<number> {
   const end = Date.now() / 1000;
-  const range = { query, start: `${end - 300}`, end: `${end}`, step: '5' };
-  const answer = await ask(`query_range?${new URLSearchParams(range)}`);
+  const range = new URLSearchParams({ query, start: `${end - 300}`, end: `${end}`, step: '5' });
+  const answer = await ask(`query_range?${range.toString()}`);
   return queryAnswer.parse(answer, { error: () => `${query}: ${JSON.stringify(answer)}` }).data
     .result.length;
 }
