@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import pLimit from 'p-limit';
 import { isFinal } from '../../dist/src/domain/payout.js';
-import { askPayout } from '../../dist/src/temporal/workflowCalls.js';
+import { runUpdate } from '../../dist/src/temporal/workflowCalls.js';
 import { withBench } from './bench.mjs';
 import { batchBody, openCustomer } from './customer.mjs';
 import { countFacts, unbalanced } from './measure.mjs';
@@ -83,7 +83,7 @@ async function resolveAll({ database, temporal }, customer, id) {
   };
   const settle = async (row) => {
     const command = { name: 'markSettled', args: [who] };
-    const { outcome, detail } = await askPayout(temporal, row, command, commandLimitMs);
+    const { outcome, detail } = await runUpdate(temporal, row, command, commandLimitMs);
     if (outcome !== 'done') throw new Error(`${row.id}: ${outcome}, ${detail}`);
   };
   await Promise.all(

@@ -5,7 +5,7 @@ import { type Database, isRaisedByFunction, longTransaction, type Sql } from '..
 import { overdueEndpoints, purgeAttempts, purgeDeliveries } from '../db/deliveries.js';
 import { endOverdueGroups } from '../db/deliveryGroups.js';
 import { purgeExpiredKeys } from '../db/idempotency.js';
-import { beat, sinceHeartbeatMs } from '../db/interruptions.js';
+import { recordHeartbeat, sinceHeartbeatMs } from '../db/interruptions.js';
 import { listBalanceBreaks } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { claimOverduePayouts } from '../db/payouts.js';
@@ -115,7 +115,7 @@ async function purge(database: Database): Promise<number> {
 
 async function sweep({ database, temporal, log }: SweepDeps): Promise<void> {
   // First: it records periods that the database has lost, and payouts woken after it may be sent again.
-  await beat(database);
+  await recordHeartbeat(database);
   const payouts = await claimOverduePayouts(database);
   const failures = await wakeOwn({ database, temporal }, payouts);
   const chunks = await wakeOverdueChunks(database, temporal);

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import Router from '@koa/router';
 import Koa from 'koa';
-import { type KeyHolder, noteUse } from '../db/apiKeys.js';
+import { type KeyHolder, recordUse } from '../db/apiKeys.js';
 import { hasSqlState, isOutage } from '../db/client.js';
 import { newId } from '../db/id.js';
 import { findKeys } from '../db/idempotency.js';
@@ -306,7 +306,7 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, refused(addressNotAllowed(address)));
     }
     // Noted after the checks, because a stranger must not change what the owner sees as the key's last use.
-    if (!holder.isUseNoted) await noteUse(database, holder.keyId);
+    if (!holder.isUseNoted) await recordUse(database, holder.keyId);
     const { id } = holder.account;
     const { headers, refusal } = limiter.enter(id);
     ctx.set(headers);

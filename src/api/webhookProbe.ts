@@ -3,7 +3,7 @@ import { newId } from '../db/id.js';
 import type { WebhookEndpointRow } from '../db/webhookEndpoints.js';
 import { addProbe, findProbe, type NewProbe, type ProbeOutcome } from '../db/webhookProbes.js';
 import { type RefusalCode, refuse } from '../domain/refusal.js';
-import { askTemporal, runProbe } from '../temporal/workflowCalls.js';
+import { runProbe, tryTemporal } from '../temporal/workflowCalls.js';
 import { type ApiDeps, type Refused, refused } from './route.js';
 
 /** The target of a message: an endpoint, possibly at a URL that is not yet its own. */
@@ -33,7 +33,7 @@ export async function sendProbe(
     }
   }
   const run = () => runProbe(deps.temporal, probe);
-  const isRun = await askTemporal(deps, { webhook_endpoint: endpointId }, run);
+  const isRun = await tryTemporal(deps, { webhook_endpoint: endpointId }, run);
   const ended = await find();
   if (ended?.outcome) return ended.outcome;
   if (isRun && ended?.begunAt === null) {

@@ -14,7 +14,7 @@ import {
 } from '../domain/operator.js';
 import { isFinal, payoutStatuses } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
-import { askPayout } from '../temporal/workflowCalls.js';
+import { runUpdate } from '../temporal/workflowCalls.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
 import { approvalOf, nextLines, offersNow } from './payout.js';
@@ -88,7 +88,7 @@ async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<b
     // Printed before the call, so that an interrupted operator can look the command up and repeat it.
     console.log(`Audit line ${action}.`);
     const update = { name: operateUpdate.name, args: [action] };
-    const { outcome, detail } = await askPayout(temporal, row, update, actionLimitMs);
+    const { outcome, detail } = await runUpdate(temporal, row, update, actionLimitMs);
     console.log(`${outcome}: ${detail}`);
     await printNextSteps(database, { id, verb, action, outcome });
     return outcome !== 'refused';

@@ -1,5 +1,5 @@
 import { findAccount } from '../db/accounts.js';
-import { type AilingEndpoint, ailingEndpoints } from '../db/operatorLists.js';
+import { type FailingEndpoint, failingEndpoints } from '../db/operatorLists.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing } from './usage.js';
 
@@ -8,11 +8,11 @@ export async function listWebhooks(call: Call): Promise<void> {
   const { database, flags } = call;
   const { account } = flags;
   if (account !== undefined) existing('account', account, await findAccount(database, account));
-  const rows = await ailingEndpoints(database, account);
+  const rows = await failingEndpoints(database, account);
   printRows(call, rows, 'No endpoint is failing or disabled.', lineOf);
 }
 
-function lineOf(row: AilingEndpoint): string {
+function lineOf(row: FailingEndpoint): string {
   const { status, statusReason: why, failingSince } = row;
   const since = failingSince === null ? '' : `  failing since ${failingSince.toISOString()}`;
   return [

@@ -97,7 +97,7 @@ export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolde
 }
 
 /** Records that a key was used. Of concurrent requests only one writes, and the others do not wait. */
-export async function noteUse(sql: Sql, keyId: string): Promise<void> {
+export async function recordUse(sql: Sql, keyId: string): Promise<void> {
   await sql`
     update api_keys set last_used_at = now() where id in (
       select id from api_keys where id = ${keyId}

@@ -1,7 +1,7 @@
 import { bigints, type Sql, unnest } from './client.js';
 import { claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
-import { oldestKept } from './id.js';
+import { idCutoff } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -275,7 +275,7 @@ export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> 
   const { count } = await sql`
     delete from deliveries where status <> 'pending' and (event_id, endpoint_id) in (
       select event_id, endpoint_id from deliveries
-       where event_id < ${oldestKept('event', retention.deliveries.days)} and status <> 'pending'
+       where event_id < ${idCutoff('event', retention.deliveries.days)} and status <> 'pending'
        order by event_id limit ${limit})`;
   return count;
 }
@@ -285,7 +285,7 @@ export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from delivery_attempts where (event_id, endpoint_id, at) in (
       select event_id, endpoint_id, at from delivery_attempts
-       where event_id < ${oldestKept('event', retention.delivery_attempts.days)}
+       where event_id < ${idCutoff('event', retention.delivery_attempts.days)}
        order by event_id limit ${limit})`;
   return count;
 }

@@ -40,7 +40,7 @@ export function newId(kind: IdKind): string {
 }
 
 /** Returns the lower bound of IDs created in the last `days` days. Rows with smaller IDs have expired. */
-export function oldestKept(kind: IdKind, days: number): string {
+export function idCutoff(kind: IdKind, days: number): string {
   return firstId(kind, Date.now() - days * 24 * 60 * 60_000);
 }
 

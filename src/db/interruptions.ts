@@ -1,7 +1,7 @@
 import { exactlyOne, type Sql } from './client.js';
 
 /** Records a heartbeat, and the interruption before it, if the database may have lost data since the last. */
-export async function beat(sql: Sql): Promise<void> {
+export async function recordHeartbeat(sql: Sql): Promise<void> {
   await sql`select beat()`;
 }
 

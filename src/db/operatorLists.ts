@@ -96,17 +96,17 @@ export function deliveriesOfPayout(sql: Sql, id: string): Promise<readonly Payou
      where o.subject_id = ${id} order by o.sequence, d.endpoint_id`;
 }
 
-export type AilingEndpoint = Pick<
+export type FailingEndpoint = Pick<
   WebhookEndpointRow,
   'id' | 'accountId' | 'url' | 'status' | 'statusReason' | 'failingSince'
 > & { readonly waiting: number };
 
 /** Returns endpoints that are failing or disabled, longest failing first. */
-export function ailingEndpoints(
+export function failingEndpoints(
   sql: Sql,
   account: string | undefined,
-): Promise<readonly AilingEndpoint[]> {
-  return sql<AilingEndpoint[]>`
+): Promise<readonly FailingEndpoint[]> {
+  return sql<FailingEndpoint[]>`
     select w.id, w.account_id, w.url, w.status, w.status_reason, w.failing_since,
            (select count(*)::int from (select from deliveries
              where endpoint_id = w.id and status = 'pending' limit ${mostCounted}) d) as waiting

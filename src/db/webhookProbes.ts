@@ -1,5 +1,5 @@
 import { oneOf, ownedIn, type Sql } from './client.js';
-import { oldestKept } from './id.js';
+import { idCutoff } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -117,7 +117,7 @@ export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Pro
 export async function purgeProbes(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from webhook_probes where id in (
-      select id from webhook_probes where id < ${oldestKept('webhookProbe', retention.webhook_probes.days)}
+      select id from webhook_probes where id < ${idCutoff('webhookProbe', retention.webhook_probes.days)}
        order by id limit ${limit})`;
   return count;
 }

@@ -9,7 +9,7 @@ import {
 } from './limits.js';
 import { formatSum } from './money.js';
 import { endedUnpaid, type PayoutStatus } from './payout.js';
-import { type AskedPrice, type FixedSide, type Price, type PriceRequest, price } from './quote.js';
+import { type FixedSide, type Price, type PriceInput, type PriceRequest, price } from './quote.js';
 import { isRefusal, type Refusal, refuse } from './refusal.js';
 
 /**
@@ -56,7 +56,7 @@ export type PriceFacts = {
   readonly pairOf: (source: string, destination: string) => Pick<PriceRequest, 'mid' | 'corridor'>;
 };
 
-export type Acceptance = Price & AskedPrice;
+export type Acceptance = Price & PriceInput;
 
 /**
  * The first half of the decision, which needs no balance. Returns the payout's amounts or a refusal. The

@@ -14,7 +14,7 @@ import {
   plainFields,
   type SentDetails,
 } from './fieldRule.js';
-import { carriesLocalScript, holderRules } from './holder.js';
+import { acceptsLocalScript, holderRules } from './holder.js';
 import { ibanCountries, ibanExample, ibanFault, ibanIssuer, ibanPattern } from './iban.js';
 import { latinText } from './latinText.js';
 import { plusHint, type Refusal, refuse, shortened } from './refusal.js';
@@ -213,7 +213,7 @@ export function maskedDetails(details: BeneficiaryDetails): BeneficiaryDetails {
  */
 export function nameOnStatement(details: BeneficiaryDetails): string {
   const { name, name_kana, name_latin, country, iban } = details;
-  if (iban === undefined && carriesLocalScript(country)) return name_kana ?? name;
+  if (iban === undefined && acceptsLocalScript(country)) return name_kana ?? name;
   // Names stored before Latin letters were required are sent unchanged.
   return (latinText(name_latin ?? name, country) ?? name).slice(0, 140);
 }

@@ -16,7 +16,7 @@ const required: ReadonlyMap<string, readonly string[]> = new Map(Object.entries(
 const places: ReadonlyMap<string, Partial<HolderFormat>> = new Map(Object.entries(formats.places));
 
 /** Whether payments to a country's accounts without an IBAN are written in its own script. */
-export const carriesLocalScript = (country: string) => formats.localScripts.includes(country);
+export const acceptsLocalScript = (country: string) => formats.localScripts.includes(country);
 
 /**
  * Returns the rules for the holder of an account. An address is required if the scheme refuses payments
@@ -29,7 +29,7 @@ export function holderRules(
   isIban: boolean,
   { sent, today }: GivenDetails,
 ): readonly FieldRule[] {
-  const isLatin = isIban || !carriesLocalScript(country);
+  const isLatin = isIban || !acceptsLocalScript(country);
   const place = sent['address[country]']?.trim() || country;
   const isSent = beneficiaryFields.some((field) => /^address/.test(field) && sent[field]?.trim());
   const needed = [...(required.get(country) ?? (isSent ? formats.requiredWithAddress : []))];

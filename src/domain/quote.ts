@@ -21,7 +21,7 @@ export type PriceRequest = {
 };
 
 /** The part of the request that the caller sends; the market and our terms determine the rest. */
-export type AskedPrice = Omit<PriceRequest, 'mid' | 'corridor'>;
+export type PriceInput = Omit<PriceRequest, 'mid' | 'corridor'>;
 
 /**
  * A price. `sourceMinor` is debited from the balance: `feeMinor` is our fee and `netMinor` is converted.
@@ -67,8 +67,8 @@ export function price(request: PriceRequest): Price | Refusal {
   if (amount < least) return outside('amount_too_small', request, least);
   const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
   const most = reaching(mostReceivedMinor);
-  const capped = most < corridor.maximumMinor ? { ...corridor, maximumMinor: most } : corridor;
-  if (sourceMinor > capped.maximumMinor) {
+  const capped = most < corridor.maxMinor ? { ...corridor, maxMinor: most } : corridor;
+  if (sourceMinor > capped.maxMinor) {
     return outside('amount_too_large', request, largest(capped, fixedSide, rate));
   }
 
@@ -88,9 +88,9 @@ export function price(request: PriceRequest): Price | Refusal {
 
 /** Returns the maximum amount of a request: the corridor's maximum in the currency of the fixed side. */
 function largest(corridor: Corridor, fixedSide: FixedSide, rate: Rate): bigint {
-  const { source, destination, maximumMinor, fee } = corridor;
-  if (fixedSide === 'source') return maximumMinor;
-  return convertFloor(maximumMinor - feeFor(maximumMinor, fee), source, destination, rate);
+  const { source, destination, maxMinor, fee } = corridor;
+  if (fixedSide === 'source') return maxMinor;
+  return convertFloor(maxMinor - feeFor(maxMinor, fee), source, destination, rate);
 }
 
 function outside(

@@ -128,7 +128,7 @@ export async function startAndAwaitDecision(
  * Sends an update (cancel, or an operator's) to the payout's workflow, starting it if needed, and
  * waits for the result for `limitMs` at most.
  */
-export async function askPayout(
+export async function runUpdate(
   client: Client,
   payout: WakeablePayout,
   update: { readonly name: string; readonly args: readonly string[] },
@@ -294,7 +294,7 @@ export async function runProbe(
  * Makes a request to Temporal, and returns whether it succeeded in time. The rows hold the intent: a
  * retry or the sweep continues from them, so a missing answer is not a failure.
  */
-export async function askTemporal(
+export async function tryTemporal(
   { log }: { readonly log: Logger },
   object:
     | { readonly payout: string }

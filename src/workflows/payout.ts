@@ -77,7 +77,7 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   setCurrentDetails('Requested. The service decides next whether to accept it.');
   await CancellationScope.nonCancellable(async () => {
     await runToEnd(run);
-    await tellBatch(run);
+    await signalBatch(run);
     // A command that arrives when nothing is left to do still gets an answer.
     while (!allHandlersFinished()) {
       for (const command of run.commands.splice(0)) {
@@ -101,7 +101,7 @@ async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
 }
 
 /** Signals the item's batch to read its progress. Has no effect if the batch's workflow is not running. */
-async function tellBatch({ isSuperseded }: PayoutRun): Promise<void> {
+async function signalBatch({ isSuperseded }: PayoutRun): Promise<void> {
   const batchId = workflowInfo().typedSearchAttributes.get(searchAttributes.batchId);
   if (batchId === undefined || isSuperseded) return;
   await getExternalWorkflowHandle(batchId)

@@ -6,7 +6,7 @@ import type { Activities } from '../../src/activities/index.js';
 import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
 import {
-  askPayout,
+  runUpdate,
   startAndAwaitDecision,
   wakeChunks,
   wakeEndpoint,
@@ -243,7 +243,7 @@ describe('a payout', () => {
         await there;
         const before = await untilNewRun(script.id, async () => {
           const asking = [1, 2, 3].map(() =>
-            askPayout(
+            runUpdate(
               server.client,
               startable(script),
               { name: operateUpdate.name, args: request },

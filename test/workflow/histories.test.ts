@@ -5,7 +5,7 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
-import { askPayout, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
+import { runUpdate, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -187,7 +187,7 @@ describe('the history of a payout names no person and replays, when the payout i
     const status = await ride('canceled', { rail }, async ({ row, handle }) => {
       await server.sleep(halfAMinuteMs);
       await requestCancellation(store.database, row.id);
-      await askPayout(server.client, row, { name: 'cancel', args: [] }, 10_000);
+      await runUpdate(server.client, row, { name: 'cancel', args: [] }, 10_000);
       return handle.result();
     });
     expect(status).toBe('canceled');

@@ -22,7 +22,7 @@ import { newId } from '../../db/id.js';
 import { toPage } from '../../db/page.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
-import { askTemporal, cancelBatchItems, startBatch } from '../../temporal/workflowCalls.js';
+import { cancelBatchItems, startBatch, tryTemporal } from '../../temporal/workflowCalls.js';
 import { scopeMissing } from '../auth.js';
 import { bindRequest, recordOnce } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
@@ -166,7 +166,7 @@ async function record(
   request.name(object);
   const batch = exactlyOne(await findBatch(deps.database, accountId, bound.objectId));
   if (batch.status === 'processing') {
-    await askTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
+    await tryTemporal(deps, object, () => startBatch(deps.temporal, batch.id));
   }
   const body = batchObject(batch, await countItems(deps.database, batch.id));
   return { status: 202, body, headers: bound.headers };
@@ -186,7 +186,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   await cancelBatch(database, batch.id);
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
-  if (batch.status !== 'canceled' && !(await askTemporal(deps, object, cancelItems))) {
+  if (batch.status !== 'canceled' && !(await tryTemporal(deps, object, cancelItems))) {
     const hint =
       'Nothing more is sent to the bank; retrieve the batch in a moment to see each item.';
     return { ...refused(refuse('service_unavailable', { hint })), object };

@@ -5,7 +5,7 @@ import { deliveryPosition, listDeliveries } from '../../db/deliveryLog.js';
 import { countFailed, redeliverFailed, redeliverRange, redeliveryOf } from '../../db/redelivery.js';
 import { findWebhookEndpoint, lockWebhookEndpoint } from '../../db/webhookEndpoints.js';
 import { refuse } from '../../domain/refusal.js';
-import { askTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
+import { tryTemporal, wakeEndpoint } from '../../temporal/workflowCalls.js';
 import { runIdempotently } from '../idempotency.js';
 import { exclusive, listRoute } from '../listRoute.js';
 import { type ApiDeps, notFound, type Route, refused, route } from '../route.js';
@@ -71,6 +71,6 @@ export const deliveryRoutes: readonly Route[] = [
 /** Has the endpoints' workflows attempt what is due now. Otherwise the sweep, every 5 s, would do so. */
 export async function attemptDueNow(deps: ApiDeps, ids: readonly string[]): Promise<void> {
   const wake = (id: string) =>
-    askTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));
+    tryTemporal(deps, { webhook_endpoint: id }, () => wakeEndpoint(deps.temporal, id));
   await Promise.all(ids.map(wake));
 }

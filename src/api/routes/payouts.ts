@@ -19,7 +19,7 @@ import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
 import { observe } from '../../metrics.js';
-import { askPayout, askTemporal, startAndAwaitDecision } from '../../temporal/workflowCalls.js';
+import { runUpdate, startAndAwaitDecision, tryTemporal } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
 import { expandPayouts } from '../expand.js';
@@ -172,7 +172,7 @@ async function createPayout(
   request.name({ payout: bound.objectId });
   const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
   if (toDecide !== undefined) {
-    await askTemporal(deps, { payout: toDecide.id }, () =>
+    await tryTemporal(deps, { payout: toDecide.id }, () =>
       startAndAwaitDecision(deps.temporal, toDecide, deps.decisionLimitMs),
     );
     observe('payout_acceptance_seconds', {}, (performance.now() - startedMs) / 1000);
@@ -232,7 +232,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const isAnswered =
     isFinal(row.status) ||
     isUndecided ||
-    (await askTemporal(deps, object, () => askPayout(deps.temporal, row, update, cancelLimitMs)));
+    (await tryTemporal(deps, object, () => runUpdate(deps.temporal, row, update, cancelLimitMs)));
   const after = exactlyOne(await findPayout(deps.database, request.account.id, row.id));
   if (after.status === 'canceled') return { status: 200, body: payoutObject(after), headers };
   const refusal =
