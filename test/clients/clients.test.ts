@@ -68,7 +68,7 @@ function payoutAs(own: { readonly id: string; readonly status?: string }) {
 const keysOf = (proxy: UnkindProxy, route: string) => proxy.seen(route).map(({ key }) => key);
 
 describe.concurrent.each(languages)('the $name client', ({ name, run, startReadme }) => {
-  it('quotes, pays once, waits, and tells refusals with all that they say', async () => {
+  it('quotes, pays once, waits, and passes on refusals in full', async () => {
     const told = await run('journey', await openCaller());
     expect(told).toMatchObject({
       rate: expect.stringMatching(/^0\.\d+$/),
@@ -91,7 +91,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     });
   });
 
-  it('sends batches of lists, iterables and CSV, and goes through pages', async () => {
+  it('sends batches from lists, iterables and CSV, and pages through results', async () => {
     const told = await run('batches', await openCaller());
     const orders = ['1', '2', '3', '4', '5', '6', '7', '8', 'Grüße'];
     expect(told).toEqual({
@@ -104,7 +104,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     });
   });
 
-  it('pays once, whatever becomes of its requests and answers', async ({ onTestFinished }) => {
+  it('pays once, whatever requests and answers are lost', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     const now = { 'retry-after': '1' };
     proxy.faults('POST /v1/beneficiaries', 'silence', { status: 502, body: '<html>' });
@@ -134,7 +134,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(keysOf(proxy, 'POST /v1/batches')).toHaveLength(3);
   });
 
-  it('keeps the payout that it waits for, whatever becomes of its reads', async ({
+  it('keeps waiting for a payout, whatever reads fail', async ({
     onTestFinished,
   }) => {
     const proxy = await openProxy(onTestFinished);
@@ -159,7 +159,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(proxy.seen('GET /v1/payouts/po_refused')).toHaveLength(1);
   });
 
-  it('takes nothing for an answer that is none', async ({ onTestFinished }) => {
+  it('rejects malformed answers', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     // Text that begins like JSON but contains a byte that is invalid in UTF-8.
     const bytes = { status: 200, body: Buffer.from('{"\xff"', 'latin1') };
@@ -184,7 +184,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     });
   });
 
-  it('repeats nothing that would end the same', async ({ onTestFinished }) => {
+  it('does not retry what would fail in the same way', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     proxy.faults('POST /v1/payouts/po_1/cancel', refusal('payout_not_cancelable', 409));
     const hour = { 'retry-after': '3600' };
@@ -215,7 +215,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(seen?.userAgent).toBe(`corridor-client-${name.toLowerCase()}/${await versionOf(name)}`);
   });
 
-  it('takes webhooks that are genuine, and no others', async ({ onTestFinished }) => {
+  it('accepts only genuine webhooks', async ({ onTestFinished }) => {
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
     const { apiKey } = await openCaller();
@@ -386,7 +386,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(proxy.seen('GET /v1/events').length).toBeGreaterThan(3);
   });
 
-  it('waits for the next event with a request in twenty seconds, not one each', async ({
+  it('waits for the next event with one long request instead of one per second', async ({
     onTestFinished,
   }) => {
     const proxy = await openProxy(onTestFinished);
@@ -406,7 +406,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     await running;
   });
 
-  it('passes events on that are about new kinds of objects', async ({ onTestFinished }) => {
+  it('passes on events about new kinds of objects', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     const envelope = { object: 'event', created_at: '2026-11-21T12:00:00.000Z' };
     const events = (['payout.sent', 'batch.completed'] as const).map((type) => ({

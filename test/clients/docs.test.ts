@@ -56,7 +56,7 @@ const cases = [...pages].flatMap(([file, snippets]) =>
   ),
 );
 
-describe.concurrent('every example of', () => {
+describe.concurrent('every example in', () => {
   it.each(cases)('%s in %s runs, and prints what the page shows', async (file, language) => {
     const inLanguage = (all: readonly Snippet[]) => all.filter((one) => one.language === language);
     const before = inLanguage(quickstart.filter(({ section }) => shared.includes(section)));

@@ -59,7 +59,7 @@ const cases: readonly Case[] = [
 const told = [cases.map(([, least]) => least), cases.map(([, , most]) => most)];
 const ends = [0, 1];
 
-it('the TypeScript client waits as long as it is told to, and otherwise longer and longer', () => {
+it('the TypeScript client waits as long as Retry-After says, else increasingly long', () => {
   const pauses = ends.map((random) =>
     cases.map(([{ retries, ...attempt }]) => {
       const pauseMs = pauseBeforeRetryMs(attempt, { retries, random, nowMs });

@@ -131,7 +131,7 @@ describe('a frozen account', () => {
     expect(lines[0]).toMatchObject({ ...signature, subjectType: 'account' });
   });
 
-  it('knows a batch again by its own key, and not by those of its items', async () => {
+  it('replays a batch for its own key, but not for the keys of its items', async () => {
     const payer = await openBatchPayer(system, 100_000n);
     const json = { payouts: [{ ...payer.item('keyed'), idempotency_key: 'item-1' }] };
     const keyless = await payer.client('POST /v1/batches', { json });
@@ -145,7 +145,7 @@ describe('a frozen account', () => {
     expect(again.body).not.toHaveProperty('batch');
   });
 
-  it('accepts nothing after the freeze, whatever was decided beside it', async () => {
+  it('accepts nothing after the freeze, even with decisions running concurrently', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     // The decision has read everything else and waits for the balance while the freeze commits.
@@ -160,7 +160,7 @@ describe('a frozen account', () => {
     });
   });
 
-  it('is frozen at once, and the command waits for a decision that was made before', async () => {
+  it('is frozen at once, and the command waits for decisions already under way', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     let hasReturned = false;
@@ -177,7 +177,7 @@ describe('a frozen account', () => {
     expect(await rowOf(system, id)).toMatchObject({ refusal: { code: 'account_frozen' } });
   });
 
-  it('is frozen even if a decision takes longer than the command waits, which says so', async () => {
+  it('is frozen even if a decision outlasts the command, which says so', async () => {
     const { account } = await createTestAccount(system.database);
     const options = { url: system.databaseUrl, poolSize: 1, applicationName: 'test' };
     const database = connectDatabase({ ...options, lockTimeoutMs: 100 });
@@ -225,7 +225,7 @@ describe('a frozen account', () => {
     expect(await deadlocks()).toBe(before);
   });
 
-  it('in the middle of a batch leaves what was accepted, and not one more', async () => {
+  it('in the middle of a batch keeps what was accepted, and accepts no more', async () => {
     const payer = await openBatchPayer(system, 100_000_000n);
     const items = Array.from({ length: 4_000 }, (_, index) => payer.item(`item ${index}`));
     // The first decision to write waits while it holds the balance, and the others wait for the balance.
@@ -259,8 +259,8 @@ describe('a frozen account', () => {
   });
 });
 
-describe('an account is closed', () => {
-  it('once it is frozen, nothing is under way and nothing is left, and then for good', async () => {
+describe('closing an account', () => {
+  it('requires that it is frozen, idle and empty, and is final', async () => {
     const { account } = await createTestAccount(system.database, { funds: { USD: 125_000n } });
     const { id } = await requestPayout(system.database, account.id);
     await expect(change(account.id, 'closed')).rejects.toThrow('is open; freeze it first.');
@@ -279,7 +279,7 @@ describe('an account is closed', () => {
     await expect(change(empty.account.id, 'frozen')).rejects.toThrow('stays closed');
   });
 
-  it('and not before a person has decided about the money of a payout', async () => {
+  it('is refused while one of its payouts waits for an operator', async () => {
     const payer = await openPayer(system);
     const id = textOf(await payer.ask('settles', { amount: '100000' }), 'id');
     await untilStatus(payer.client, id, 'settled');
@@ -294,7 +294,7 @@ describe('an account is closed', () => {
     await change(payer.accountId, 'closed');
   });
 
-  it('after the decisions that were under way when it was frozen', async () => {
+  it('waits for the decisions that were under way when it was frozen', async () => {
     const { account } = await createTestAccount(system.database, { funds: { USD: 125_000n } });
     const { id } = await requestPayout(system.database, account.id);
     const closing: Promise<unknown>[] = [];
@@ -309,7 +309,7 @@ describe('an account is closed', () => {
     await Promise.all(closing);
   });
 
-  it('and a payout that is requested meanwhile is not left behind', async () => {
+  it('refuses a payout that is requested at the same moment', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     await change(account.id, 'frozen');
     const { id } = await transaction(system.database, async (sql) => {
@@ -323,7 +323,7 @@ describe('an account is closed', () => {
     });
   });
 
-  it('and its keys read, and do nothing else', async () => {
+  it('leaves its keys read-only', async () => {
     const { account, apiKey } = await createTestAccount(system.database, { funds: {} });
     await close(account.id);
     const client = createClient(system.apiUrl, apiKey);
@@ -335,7 +335,7 @@ describe('an account is closed', () => {
     }
   });
 
-  it('and a payment that comes back later is credited all the same', async () => {
+  it('still lets a later return be credited', async () => {
     const payer = await openPayer(system);
     const id = textOf(await payer.ask('comes back', { amount: '100000' }), 'id');
     await untilStatus(payer.client, id, 'settled');
@@ -357,8 +357,8 @@ describe('an account', () => {
   });
 });
 
-describe('the state of an account is changed', () => {
-  it.each(['api', 'worker'] as const)('by operators alone, and not by the %s', async (role) => {
+describe('the state of an account can be changed', () => {
+  it.each(['api', 'worker'] as const)('only by operators, not by the %s', async (role) => {
     const database = connectDatabase({
       url: system.urls[role],
       poolSize: 1,
@@ -371,7 +371,7 @@ describe('the state of an account is changed', () => {
     await database.end({ timeout: 5 });
   });
 
-  it('by an operator who has no other rights', async () => {
+  it('by operators through their own database role', async () => {
     const url = system.urls.operator;
     const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
     const { account } = await createTestAccount(system.database, { funds: { USD: 1n } });

@@ -70,8 +70,8 @@ async function openBatch({ accountId }: Worker, mode: BatchMode = 'best_effort')
 
 const workflowAgeMs = 0;
 
-describe('what a step has announced is delivered at once:', () => {
-  it('a refusal, alone and in a chunk', async () => {
+describe('a step delivers its events at once:', () => {
+  it('a refusal, of a single payout and in a chunk', async () => {
     const worker = await openWorker({ funds: 1n });
     const payout = await ownPayout(worker);
     const decide = worker.begunBy((all) => all.decidePayouts({ ...payout, workflowAgeMs }));
@@ -81,7 +81,7 @@ describe('what a step has announced is delivered at once:', () => {
     expect(await accept).toEqual(ids);
   });
 
-  it('that it was sent, and what the inbox holds', async () => {
+  it('a submission, and the facts in the inbox', async () => {
     const worker = await openWorker();
     const payout = await ownPayout(worker);
     expect(await worker.begunBy((all) => all.decidePayouts({ ...payout, workflowAgeMs }))).toEqual(
@@ -95,7 +95,7 @@ describe('what a step has announced is delivered at once:', () => {
     expect(await worker.begunBy((all) => all.applyRailEvents(payout))).toEqual([payout.id]);
   });
 
-  it('what a poll has found', async () => {
+  it('the result of a poll', async () => {
     const worker = await openWorker({ rail: new QuietRail({ settlesAfterLookups: 1 }) });
     const payout = await ownPayout(worker);
     await worker.begunBy((all) => all.decidePayouts({ ...payout, workflowAgeMs }));
@@ -104,7 +104,7 @@ describe('what a step has announced is delivered at once:', () => {
     expect(await poll).toEqual([payout.id]);
   });
 
-  it('what a command has done, also when its answer was lost', async () => {
+  it('the result of a command, also when its answer was lost', async () => {
     const worker = await openWorker();
     const payout = await ownPayout(worker);
     await worker.begunBy((all) => all.decidePayouts({ ...payout, workflowAgeMs }));
@@ -115,7 +115,7 @@ describe('what a step has announced is delivered at once:', () => {
     }
   });
 
-  it('a cancellation, by its workflow or by the submission that finds it', async () => {
+  it('a cancellation, by its workflow or by the submission that notices it', async () => {
     const worker = await openWorker();
     const canceled = await openBatch(worker);
     expect(await worker.begunBy((all) => all.cancelChunk(canceled.chunk))).toEqual(canceled.ids);
@@ -125,7 +125,7 @@ describe('what a step has announced is delivered at once:', () => {
     expect(await worker.begunBy((all) => all.submitChunk(chunk))).toEqual(ids);
   });
 
-  it('the end of a batch that is refused as one, or that has nothing of its own', async () => {
+  it('the end of a batch that is refused as a whole or has no payouts of its own', async () => {
     const worker = await openWorker({ funds: 1n });
     const { batchId, ids } = await openBatch(worker, 'all_or_nothing');
     for (let attempt = 0; attempt < 2; attempt += 1) {

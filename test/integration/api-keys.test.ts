@@ -53,7 +53,7 @@ const shownId = (text: string) => exactlyOne(/key_\w+/.exec(text)?.[0]);
 describe('a key that may only send payouts', () => {
   const tooMuch = { source_currency: 'USD', amount: '99999999' };
 
-  it('does not learn what is available by asking what a batch would come to', async () => {
+  it('does not learn the available balance from a batch preview', async () => {
     const { client: owner, accountId } = await openKey();
     const beneficiary = textOf(
       await owner('POST /v1/beneficiaries', {
@@ -100,7 +100,7 @@ describe('a key with one scope', () => {
   };
 
   it.each(scopes)(
-    '%s reaches its routes and is told of every other what it lacks',
+    '%s reaches its routes, and every other route names the missing scope',
     async (scope) => {
       const { client } = await openKey({ scopes: [scope] });
       const reached: string[] = [];
@@ -159,7 +159,7 @@ describe('a key that expires', () => {
   const isRefused = ({ status, body }: ApiAnswer) => ({ status, code: body['code'] });
   const invalid = { status: 401, code: 'api_key_invalid' };
 
-  it('works until then; afterwards who has it learns why it does not', async () => {
+  it('works until then; afterwards the answer says that it has expired', async () => {
     const { id, apiKey } = await openKey();
     await moveExpiry(id, 60);
     expect((await ask(apiKey)).status).toBe(200);
@@ -173,7 +173,7 @@ describe('a key that expires', () => {
     expect(unknown.body['detail']).not.toContain('expired');
   });
 
-  it('and is revoked is refused as one that never was', async () => {
+  it('and is revoked is refused like an unknown key', async () => {
     const { id, apiKey } = await openKey();
     await moveExpiry(id, 0);
     await printed(() => revokeKey(called(system, id)));
@@ -184,7 +184,7 @@ describe('a key that expires', () => {
   });
 });
 
-describe('wrong keys of one address', () => {
+describe('requests with a wrong key from one address', () => {
   const wireFrom = (localAddress: string) => openWire(system.apiUrl, localAddress);
   const askAll = async (wire: Wire, keys: readonly string[]) => {
     wire.write(keys.map(requestBy).join(''));
@@ -193,7 +193,7 @@ describe('wrong keys of one address', () => {
     return statuses;
   };
 
-  it('are counted before they are looked for, however many come at once', async () => {
+  it('are limited before the key is looked up, even if they all come at once', async () => {
     const wire = await wireFrom('127.0.3.1');
     const statuses = await askAll(
       wire,
@@ -205,7 +205,7 @@ describe('wrong keys of one address', () => {
     wire.destroy();
   });
 
-  it('are not those that are let in, be it for the first time and all at once', async () => {
+  it('do not include those with a valid key, even many new ones at once', async () => {
     const wire = await wireFrom('127.0.3.2');
     const { apiKey } = await openKey();
     const statuses = await askAll(
@@ -232,7 +232,7 @@ describe('wrong keys of one address', () => {
       (id: string) => system.database`
       update api_keys set revoked_at = now() where id = ${id}`,
     ],
-  ])('are also one that %s after it was let in', async (_, address, end) => {
+  ])('include those with a key that %s after it was accepted', async (_, address, end) => {
     const wire = await wireFrom(address);
     const { id, apiKey } = await openKey();
     expect(await askAll(wire, [apiKey])).toEqual([200]);
@@ -246,7 +246,7 @@ describe('wrong keys of one address', () => {
   });
 });
 
-describe('a key that works from some addresses alone', () => {
+describe('a key that works only from some addresses', () => {
   const send = async (from: string, apiKey: string) => {
     const wire = await openWire(system.apiUrl, from);
     wire.write(requestBy(apiKey));
@@ -362,7 +362,7 @@ describe('the last use of a key', () => {
     expect(await writes()).toMatchObject({ rows: 1 });
   });
 
-  it('is not waited for: a request passes while the row is locked', async () => {
+  it('delays no request: one passes while the row is locked', async () => {
     const { id, apiKey } = await openKey();
     await system.database.begin(async (sql) => {
       await sql`select from api_keys where id = ${id} for update`;
@@ -394,7 +394,7 @@ describe('the look-up of a key', () => {
 });
 
 describe('corridor keys', () => {
-  it('create makes a key with what is asked for, and shows it once', async () => {
+  it('create makes a key with the options given, and shows it once', async () => {
     const { account } = await createTestAccount(system.database);
     const text = await printed(() =>
       createKey(
@@ -460,7 +460,7 @@ describe('corridor keys', () => {
     expect((await ask(shownKey(text))).status).toBe(200);
   });
 
-  it('roll of a key that expires asks when the new one does', async () => {
+  it('roll of a key that expires requires an expiry for the new one', async () => {
     const { id } = await openKey({ expiresAt: new Date('2999-01-01') });
     const roll = (expires: string | undefined) =>
       rollKey(called(system, id, { overlap: '24', expires }));
@@ -474,7 +474,7 @@ describe('corridor keys', () => {
     await expect(roll).rejects.toThrow('--overlap expects hours, 0 to 720');
   });
 
-  it('roll at the same time by two makes one key', async () => {
+  it('roll makes one key when several run at the same time', async () => {
     const { id, accountId } = await openKey();
     const roll = () => rollKey(called(system, id, { overlap: '24' }));
     const text = await printed(async () => {
@@ -487,7 +487,7 @@ describe('corridor keys', () => {
     expect(rows.count).toBe(2);
   });
 
-  it('revoke holds from the next request on, and only once', async () => {
+  it('revoke takes effect with the next request, and works only once', async () => {
     const { accountId } = await openKey();
     const text = await printed(() => createKey(called(system, '', { account: accountId })));
     const key = shownKey(text);

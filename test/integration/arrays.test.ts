@@ -9,8 +9,8 @@ beforeAll(async () => {
 });
 afterAll(() => test?.drop());
 
-describe('arrays go and come without asking the server for its types', () => {
-  it('of any texts, empty and absent ones included', async () => {
+describe('arrays are sent and received without asking the server for its types', () => {
+  it('of any texts, including empty and null ones', async () => {
     const texts = fc.array(fc.option(fc.string({ unit: 'grapheme' })));
     await fc.assert(
       fc.asyncProperty(texts, async (sent) => {
@@ -23,7 +23,7 @@ describe('arrays go and come without asking the server for its types', () => {
     );
   });
 
-  it('of numbers, also as large as they get', async () => {
+  it('of numbers, including the largest', async () => {
     const large = [9_223_372_036_854_775_807n, null, -1n];
     const [row] = await test.database`
       select to_json(${[1, 2, -3]}::int[]) as ints, to_json(${[0.5, null]}::float8[]) as floats,
@@ -50,7 +50,7 @@ describe('arrays go and come without asking the server for its types', () => {
     expect(none.length).toBe(0);
   });
 
-  it('and no row goes without one of the columns', () => {
+  it('and a row that lacks a column is rejected', () => {
     const { database } = test;
     expect(() => unnest(database, [{ id: 'a' }, {}])`id text`).toThrow('A row has no id.');
   });

@@ -29,7 +29,7 @@ function arrivalOf(payout: Readonly<Record<string, unknown>>): string | null {
   return estimatedArrival('USD', 'EUR', new Date(accepted.at))?.toISOString() ?? null;
 }
 
-it('is the same on the payout, in lists, in a batch, in webhooks and in the event feed', async () => {
+it('the estimated arrival is the same in payouts, lists, batches, webhooks and the event feed', async () => {
   const { client } = system;
   const endpoint = await client('POST /v1/webhook_endpoints', {
     json: { url: receiver.url, events: ['payout.settled'] },
@@ -90,7 +90,7 @@ it('is the same on the payout, in lists, in a batch, in webhooks and in the even
   }
 });
 
-it('is not known of a payout that was not accepted', async () => {
+it('the estimated arrival is null for a payout that was not accepted', async () => {
   const { client } = system;
   const payout = await client('POST /v1/payouts', {
     form: {
@@ -105,7 +105,7 @@ it('is not known of a payout that was not accepted', async () => {
   expect(data).toMatchObject([{ status: 'failed', estimated_arrival: null }]);
 });
 
-it('of a corridor is that of a payout accepted now', async () => {
+it('the estimated arrival of a corridor is that of a payout accepted now', async () => {
   const before = new Date();
   const { data } = list.parse((await system.client('GET /v1/corridors')).body);
   const after = new Date();

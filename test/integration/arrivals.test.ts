@@ -77,7 +77,7 @@ describe('corridor arrivals', () => {
   }
 
   // These tests fail when the calendars have run out: then run tools/bankCalendars.py.
-  it('counts what settled and what is open, and what of it is past its estimate', async () => {
+  it('counts settled and open payouts, and those past their estimate', async () => {
     expect(await arrivals()).toEqual([['EUR', 'test', 'open', '1', '0']]);
     const accepted = daysAgo(25);
     const estimate = estimatedArrival('USD', 'EUR', accepted);
@@ -99,7 +99,7 @@ describe('corridor arrivals', () => {
     expect([`${openHours} h`, `${openHours + 1} h`]).toContain(open?.[5]);
   });
 
-  it('looks back as far as it is told', async () => {
+  it('looks back as far as --days says', async () => {
     const settledOf = async (days: string) =>
       (await arrivals(days)).find(([, , state]) => state === 'settled')?.[3];
     const before = Number(await settledOf('366'));

@@ -125,7 +125,7 @@ function unknownNames(count: number): string {
   return `{${names.join(',')}}`;
 }
 
-describe('the answers of another customer do not wait for', () => {
+describe('requests of other customers are not delayed by', () => {
   it('unknown names, which are compared with the known ones', async () => {
     const bodies = [
       { path: '/v1/batches', body: unknownNames(119_000) },
@@ -137,7 +137,7 @@ describe('the answers of another customer do not wait for', () => {
     wasServed('unknown names', figures);
   }, 120_000);
 
-  it('values that no list knows', async () => {
+  it('filter values that occur nowhere', async () => {
     const events = JSON.stringify(Array.from({ length: 18_000 }, (_, i) => `payout.${i}`));
     const body = `{"url":"https://example.com/","events":${events}}`;
     const figures = await watch(() =>
@@ -146,7 +146,7 @@ describe('the answers of another customer do not wait for', () => {
     wasServed('unknown values', figures);
   }, 120_000);
 
-  it('filters that are frequent each and never met together', async () => {
+  it('filters that are each frequent but never match together', async () => {
     const queries = [
       'metadata[half]=1&reference=even',
       'metadata[env]=prod&metadata[half]=7',
@@ -164,7 +164,7 @@ describe('the answers of another customer do not wait for', () => {
     wasServed('list filters', figures);
   }, 120_000);
 
-  it('answers that nobody reads', async () => {
+  it('answers that are not read', async () => {
     const sockets: Socket[] = [];
     const { hostname, port } = new URL(api.url);
     const request = `GET /v1/payouts?limit=100&metadata[name_1]=${'x'.repeat(500)} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${attacker}\r\n\r\n`;
@@ -215,7 +215,7 @@ describe('the answers of another customer do not wait for', () => {
     expect(figures.attacked.failed).toBe(0);
   }, 120_000);
 
-  it('connections that are idle, though they are as many as there may be', async () => {
+  it('idle connections, even at the maximum number of connections', async () => {
     const { hostname, port } = new URL(api.url);
     const sockets = new Set<Socket>();
     const open = async (index: number) => {

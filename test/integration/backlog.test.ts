@@ -117,7 +117,7 @@ describe('what waits', () => {
     expect(Math.floor((open_ ?? 0) / 60)).toBe(120);
   });
 
-  it('tells deliveries that are due from those of endpoints that fail', async () => {
+  it('distinguishes deliveries that are due from those of failing endpoints', async () => {
     const { account } = await createTestAccount(test.database);
     await recordEvents(test.database, account.id, 50);
     const [well, failing] = [await addEndpoint(account.id), await addEndpoint(account.id)];
@@ -170,7 +170,7 @@ describe('what waits', () => {
     expect((after.get('waiting') ?? 0) - (before.get('waiting') ?? 0)).toBe(60);
   });
 
-  it('has the age of each rate, and how many wait for an operator', async () => {
+  it('includes the age of each rate, and how many rates wait for an operator', async () => {
     const ages = await shown('rate_age_seconds');
     expect(ages.map(([{ currency }]) => currency)).toContain('USD');
     expect(await shown('rates_waiting')).toEqual([[{}, 0]]);

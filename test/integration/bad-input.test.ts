@@ -280,7 +280,7 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
         'parameter_unknown nam',
       ],
     ],
-  ])('all that is wrong with %s, by whichever rule: %j', async (request, params, wanted) => {
+  ])('all errors of %s, whichever rule finds them: %j', async (request, params, wanted) => {
     const sent = style === 'form' ? { form: params } : { json: params };
     const answer = await system.client(request, sent);
     expect(answer.status).toBe(400);
@@ -301,7 +301,7 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
   });
 
   it.each(['ftp://example.com/hooks', 'file:///etc/passwd', 'example.com'])(
-    'a webhook URL of a scheme that is not served: %s',
+    'a webhook URL with an unsupported scheme: %s',
     async (url) => {
       const sent =
         style === 'form'
@@ -315,7 +315,7 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     },
   );
 
-  it('metadata of more than 8 KiB, which as much as that is not', async () => {
+  it('metadata of more than 8 KiB, but not of exactly 8 KiB', async () => {
     const full = Object.fromEntries(
       Array.from({ length: 17 }, (_, i) => [`n${i + 10}`, 'x'.repeat(i === 16 ? 20 : 500)]),
     );
@@ -333,7 +333,7 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     expect([201, 202]).toContain(taken.status);
   });
 
-  it('an event there is not, in the notation of a list', async () => {
+  it('an unknown event type, named by its place in the list', async () => {
     const url = 'https://example.com/hooks';
     const sent =
       style === 'form'
@@ -412,7 +412,7 @@ describe('a body is refused that', () => {
   });
 
   it.each(['GZIP', 'Identity'])(
-    'says in capitals how it is encoded, which is no fault: %s',
+    'has an unknown encoding, but not if %s is merely in capitals',
     async (encoding) => {
       const body = encoding === 'GZIP' ? gzipSync(good) : good;
       const headers = { 'content-encoding': encoding };
@@ -424,7 +424,7 @@ describe('a body is refused that', () => {
     },
   );
 
-  it('is too large and cut, and what inflates it fails when nobody reads it any more', async () => {
+  it('is compressed, truncated and too large, even if decompression fails late', async () => {
     const headers = { 'content-encoding': 'gzip' };
     for (let cut = 1; cut < 200; cut += 1) {
       const packed = gzipSync(Buffer.alloc(64 * 1024 + 500 * cut, 'a'));
@@ -489,7 +489,7 @@ describe('a key is refused that', () => {
     await refusesKey(`Bearer ${apiKey}`);
   });
 
-  it('is nobody’s, though its checksum is right', () =>
+  it('is unknown, though its checksum is right', () =>
     refusesKey(`Bearer ${createApiKey('test')}`));
 
   it('was revoked', async () => {
@@ -514,7 +514,7 @@ describe('a request is refused whose', () => {
     },
   );
 
-  it('Corridor-Version is not one of ours', async () => {
+  it('Corridor-Version is unknown', async () => {
     const { told } = await refuses(
       'POST /v1/quotes',
       { form: quote, headers: { 'corridor-version': '2020-01-01' } },
@@ -524,7 +524,7 @@ describe('a request is refused whose', () => {
     expect(told.received).toBe('2020-01-01');
   });
 
-  it('Corridor-Version is empty, which is a value that went missing', async () => {
+  it('Corridor-Version is empty', async () => {
     const wanted = { status: 400, code: 'api_version_unknown', param: 'Corridor-Version' };
     await refuses('POST /v1/quotes', { form: quote, headers: { 'corridor-version': '' } }, wanted);
     await refuses('GET /openapi.json', { headers: { 'corridor-version': '' } }, wanted);
@@ -541,14 +541,14 @@ describe('a request is refused whose', () => {
     ['PUT /v1/quotes', 'POST'],
     ['PATCH /v1/payouts/po_1', 'GET, HEAD'],
     ['DELETE /v1/payouts', 'GET, HEAD, POST'],
-  ])('method is not for the route: %s', async (request, allowed) => {
+  ])('method is not allowed for the route: %s', async (request, allowed) => {
     const wanted = { status: 405, code: 'method_not_allowed' };
     const { answer } = await refuses(request, {}, wanted);
     expect(answer.headers.get('allow')).toBe(allowed);
   });
 
   it.each(['qt_1', 'nothing', '%00', '%ff', '%f0%9f%92%b8', 'a'.repeat(2_000)])(
-    'object is not there: %s',
+    'object does not exist: %s',
     async (id) => {
       await refuses(`GET /v1/quotes/${id}`, {}, { status: 404, code: 'not_found' });
     },
@@ -559,18 +559,18 @@ describe('a request is refused whose', () => {
   });
 
   it.each(['GET /V1/balances', 'POST /v1/batches/', 'POST /v1/Payouts'])(
-    'path is spelled otherwise: %s',
+    'path is misspelled: %s',
     async (request) => {
       await refuses(request, {}, { status: 404, code: 'route_not_found' });
     },
   );
 
-  it('query holds what belongs in its body', async () => {
+  it('query contains parameters that belong in its body', async () => {
     const wanted = { status: 400, code: 'parameter_unknown', param: 'fixed_side' };
     await refuses('POST /v1/quotes?fixed_side=destination', { form: quote }, wanted);
   });
 
-  it('account number is a JSON number, which is not repeated', async () => {
+  it('account number is a JSON number, without repeating the number', async () => {
     const json = { ...american, account_number: 123_456_789_012 };
     const { told } = await refuses('POST /v1/beneficiaries', { json }, invalid('account_number'));
     expect(told.detail).toContain('Send it as a string.');
@@ -598,7 +598,7 @@ describe('a request is refused whose', () => {
   });
 });
 
-it('a body that is not what it says does not hold up the next request', async () => {
+it('a body that does not match its headers does not delay the next request', async () => {
   const { apiUrl, account } = system;
   const { hostname, port } = new URL(apiUrl);
   const junk = Buffer.alloc(200_000, 'A');

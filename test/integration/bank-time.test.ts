@@ -59,17 +59,17 @@ describe('a payout is settled when the bank says it was', () => {
   it.each([
     ['before it had the payout', ago(70 * minuteMs)],
     ['in the future', ago(-30 * minuteMs)],
-    ['before time began', '0000-01-01T00:00:00Z'],
+    ['in the year 0', '0000-01-01T00:00:00Z'],
     ['in words', 'yesterday'],
-    ['with no time', undefined],
-  ])('but not %s: then it is when we heard of it', async (_when, at) => {
+    ['missing', undefined],
+  ])('but when the report arrived if the time is %s', async (_when, at) => {
     const startedMs = Date.now();
     const settled = await settleByCallback(at);
     expect(settled).toBeGreaterThanOrEqual(startedMs);
     expect(settled).toBeLessThanOrEqual(Date.now());
   });
 
-  it('by the clock of the bank that settles, also to the customer', async () => {
+  it('by the clock of the bank, also as the customer sees it', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     const answer = await untilStatus(payer.client, id, 'settled');
@@ -90,7 +90,7 @@ describe('a payout is settled when the bank says it was', () => {
       ),
     );
 
-  it('when it is asked', async () => {
+  it('in its answer to a poll', async () => {
     const row = await sentAnHourAgo();
     const at = ago(20 * minuteMs);
     const transfer = {
@@ -115,7 +115,7 @@ describe('a payout is settled when the bank says it was', () => {
     expect(new Date(await settledMs(row.id)).toISOString()).toBe(at);
   });
 
-  it('on its statement, where a person settles it', async () => {
+  it('on its statement, when an operator settles it', async () => {
     const row = await sentAnHourAgo();
     const at = ago(10 * minuteMs);
     const debit = { direction: 'debit', amountMinor: row.receiveMinor ?? 0n, currency: 'EUR' };
@@ -128,7 +128,7 @@ describe('a payout is settled when the bank says it was', () => {
   });
 });
 
-describe('what happened later is not recorded as earlier', () => {
+describe('a later step is never recorded as earlier', () => {
   let test: TestDatabase;
   let accountId: string;
   beforeAll(async () => {

@@ -62,7 +62,7 @@ async function heardOf(batchId: string): Promise<number> {
 }
 
 describe('a paused batch', () => {
-  it('is decided, but given to the rail only when it is resumed', async () => {
+  it('is decided, but submitted to the rail only when it is resumed', async () => {
     const payer = await openBatchPayer(system, 1_200n * 2_000n);
     const id = await sendPaused(
       system,
@@ -86,7 +86,7 @@ describe('a paused batch', () => {
     expect(await payer.events()).toMatchObject({ 'payout.settled': 1_200, 'batch.completed': 1 });
   });
 
-  it('goes on with what was begun before, so that no call is left behind', async () => {
+  it('finishes the submissions that had begun', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const id = await sendPaused(
       system,
@@ -105,7 +105,7 @@ describe('a paused batch', () => {
     expect(countsOf(await untilBatch(payer.client, id))).toEqual({ settled: 3 });
   });
 
-  it('is what operators list, show, pause and resume', async () => {
+  it('can be listed, shown, paused and resumed by operators', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const items = [...many(3), 'much'].map((name) =>
       payer.item(name, name === 'much' ? { amount: '9000000' } : {}),
@@ -138,7 +138,7 @@ describe('a paused batch', () => {
     await expect(showBatch(called(system, 'bat_0nothing'))).rejects.toThrow('There is no batch');
   });
 
-  it('gives one of its items back when that is canceled alone', async () => {
+  it('releases the money of an item that is canceled alone', async () => {
     const payer = await openBatchPayer(system, 6_000n);
     const id = await sendPaused(
       system,
@@ -163,7 +163,7 @@ describe('a paused batch', () => {
 });
 
 describe('a canceled batch', () => {
-  it('gives back what the rail was not given, and says which and what not', async () => {
+  it('cancels what the rail has not received, and lists both kinds of items', async () => {
     const payer = await openBatchPayer(system, 20_000n);
     await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['*'] },
@@ -238,7 +238,7 @@ describe('a canceled batch', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('takes back 1,200 items at once', async () => {
+  it('cancels 1,200 items at once', async () => {
     const payer = await openBatchPayer(system, 1_200n * 2_000n);
     const id = await sendPaused(
       system,
@@ -253,7 +253,7 @@ describe('a canceled batch', () => {
     expect(await heardOf(id)).toBe(0);
   });
 
-  it('is canceled wherever its decisions stand when the wish comes', async () => {
+  it('is canceled whatever stage its decisions have reached', async () => {
     const payer = await openBatchPayer(system, 1_200n * 2_000n);
     for (const mode of ['best_effort', 'all_or_nothing'] as const) {
       const id = await payer.send(
@@ -277,7 +277,7 @@ describe('a canceled batch', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('is no longer possible when it is complete', async () => {
+  it('is never one that was already complete', async () => {
     const payer = await openBatchPayer(system, 2_000n);
     const id = await payer.send([payer.item('plain')]);
     await untilBatch(payer.client, id);
@@ -298,11 +298,11 @@ async function settleByHand(id: string): Promise<void> {
   await command(system, id, { kind: 'markSettled', evidence: 'MT103 seen' });
 }
 
-describe('an item that was never sent, and of which the bank reports something', () => {
+describe('an item that was never sent but that the bank reports as', () => {
   it.each([
-    ['settled, a cent less', { type: 'settled', short: 1n }, 'amount_mismatch'],
-    ['that it has one already', { type: 'rejected', code: 'AM05', short: 0n }, 'contradiction'],
-  ] as const)('%s, is ended by nobody alone', async (_, { short, ...news }, attentionReason) => {
+    ['settled with a cent less', { type: 'settled', short: 1n }, 'amount_mismatch'],
+    ['a duplicate', { type: 'rejected', code: 'AM05', short: 0n }, 'contradiction'],
+  ] as const)('%s cannot be ended by one person', async (_, { short, ...news }, attentionReason) => {
     const payer = await openBatchPayer(system, 5_000_000n);
     const items = [payer.item('one', { amount: '2000000' }), payer.item('two')];
     const batchId = await sendPaused(system, payer, items);
@@ -330,7 +330,7 @@ describe('an item that was never sent, and of which the bank reports something',
   });
 });
 
-it('to cancel a payout that has settled in its batch gives it no workflow of its own', async () => {
+it('canceling a payout that settled in its batch starts no workflow for it', async () => {
   const payer = await openBatchPayer(system, 100_000n);
   const batchId = await payer.send([payer.item('a')]);
   await untilBatch(payer.client, batchId);

@@ -58,7 +58,7 @@ describe('too little money for a batch', () => {
     expect(await payer.balance()).toEqual({ available: 0n, held: 0n });
   });
 
-  it.each([700, 1_100])('is given to the first %i of 1,200 items', async (count) => {
+  it.each([700, 1_100])('pays the first %i of 1,200 items', async (count) => {
     const payer = await openBatchPayer(system, BigInt(count) * 2_000n);
     const id = await payer.send(many(1_200).map((reference) => payer.item(reference)));
     const batch = await untilBatch(payer.client, id);
@@ -85,7 +85,7 @@ describe('too little money for a batch', () => {
 });
 
 describe('a batch of all or nothing', () => {
-  it('debits 1,200 items in one decision and carries them to their end', async () => {
+  it('debits 1,200 items in one decision and settles them', async () => {
     const payer = await openBatchPayer(system, 1_200n * 2_000n);
     const items = many(1_200).map((reference) => payer.item(reference));
     const id = await payer.send(items, 'all_or_nothing');
@@ -102,7 +102,7 @@ describe('a batch of all or nothing', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('is refused for its culprits, touches no money, and says so in one event', async () => {
+  it('is refused because of some items, moves no money, and sends one event', async () => {
     const payer = await openBatchPayer(system, 1_300n * 2_000n);
     await listen(payer);
     const others: Readonly<Record<number, Readonly<Record<string, string>>>> = {
@@ -134,7 +134,7 @@ describe('a batch of all or nothing', () => {
     });
   });
 
-  it('is refused where each item alone could be paid and all together cannot', async () => {
+  it('is refused if each item could be paid alone but not all together', async () => {
     const payer = await openBatchPayer(system, 5_000n);
     const items = many(3).map((reference) => payer.item(reference));
     const id = await payer.send(items, 'all_or_nothing');
@@ -162,7 +162,7 @@ describe('quotes in a batch', () => {
     return { ...rest, quote };
   };
 
-  it('are used once each beside live items, and refused when they are over', async () => {
+  it('are used once each beside unquoted items, and refused when expired', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const [first, second, over, used] = await Promise.all(
       many(4).map((reference) => quoted(payer, reference)),

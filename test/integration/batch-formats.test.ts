@@ -64,7 +64,7 @@ async function stored(batchId: string) {
 }
 
 describe('a batch', () => {
-  it.each(styles)('as %s is taken, and is the same in every other format', async (style) => {
+  it.each(styles)('as %s is accepted, and replays in every other format', async (style) => {
     const first = await send(style, `as-${style}`);
     expect(first).toMatchObject({ status: 202, body: { counts: { total: 2 } } });
     const id = textOf(first, 'id');
@@ -81,7 +81,7 @@ describe('a batch', () => {
     }
   });
 
-  it('in lines has its other parameters in the query, which count as parameters', async () => {
+  it('in lines has its other parameters in the query, where they are validated', async () => {
     const first = await send('csv', 'in-query', '/v1/batches?mode=all_or_nothing');
     expect(first.status).toBe(202);
     const again = await send('ndjson', 'in-query', '/v1/batches?mode=all_or_nothing');
@@ -94,7 +94,7 @@ describe('a batch', () => {
   });
 
   it.each(styles)(
-    'as %s takes in the query what may be in a body, but not in both',
+    'as %s takes its options in the query or in the body, but not in both',
     async (style) => {
       const answer = await send(
         style,
@@ -140,7 +140,7 @@ describe('a batch', () => {
     expect(answer).toMatchObject({ status: 400, body });
   });
 
-  it('of no lines lacks its payouts', async () => {
+  it('with no lines is refused for missing payouts', async () => {
     for (const contentType of ['text/csv', 'application/x-ndjson']) {
       const answer = await system.client('POST /v1/batches', { raw: { contentType, body: '' } });
       expect(answer).toMatchObject({ status: 400, body: { param: 'payouts' } });

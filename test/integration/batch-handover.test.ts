@@ -46,8 +46,8 @@ async function untilShown(batchId: string, ids: readonly string[], reason: strin
   expect([type, status.name]).toEqual(['payout', 'RUNNING']);
 }
 
-describe('what a batch cannot bring to its end', () => {
-  it('is completed by what operators decide', async () => {
+describe('items that a batch cannot complete', () => {
+  it('are completed by the decisions of operators', async () => {
     const payer = await openBatchPayer(system, 8_000n);
     const references = [misreported, unanswered, silent, 'plain'];
     const id = await payer.send(references.map((name) => payer.item(name)));
@@ -90,7 +90,7 @@ describe('what a batch cannot bring to its end', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('is handed to workflows of its own by the hundred, and the rest goes on', async () => {
+  it('are handed to workflows of their own by the hundred, and the rest goes on', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const references = [
       ...manyOf(misreported, 200),

@@ -63,7 +63,7 @@ async function transfersOf({ accountId }: BatchPayer): Promise<number> {
 }
 
 describe('one batch sent more than once', () => {
-  it('is one batch, through whichever API and however often at once', async () => {
+  it('is one batch, through any API process and even at the same time', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const clients = [payer.client, createClient(second.url, payer.apiKey)];
     const json = { payouts: many(20).map((reference) => payer.item(reference)) };
@@ -84,7 +84,7 @@ describe('one batch sent more than once', () => {
     expect(await payer.events()).toMatchObject({ 'batch.completed': 1, 'payout.settled': 20 });
   });
 
-  it('is refused with other items, and the item is named', async () => {
+  it('is refused with different items, and the item is named', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const payouts = many(3).map((reference) => payer.item(reference));
     const first = await payer.client('POST /v1/batches', {
@@ -113,7 +113,7 @@ describe('one batch sent more than once', () => {
 });
 
 describe('an item with a key of its own', () => {
-  it('that its batch has refused is refused to the same request of its own as well', async () => {
+  it('that its batch refused is also refused as a single request', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const item = payer.item('n-0');
     const payouts = [
@@ -128,7 +128,7 @@ describe('an item with a key of its own', () => {
     expect(alone).toMatchObject({ status: 422, body: { code: 'batch_refused' } });
   });
 
-  it('is one payout in two batches at once, in whichever order they name it', async () => {
+  it('is one payout in two concurrent batches, whatever the order of the items', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const keyed = many(100).map((reference) =>
       payer.item(reference, { idempotency_key: reference }),
@@ -153,7 +153,7 @@ describe('an item with a key of its own', () => {
     await expect.poll(() => payer.events()).toMatchObject({ 'batch.completed': 2 });
   });
 
-  it('refers to the payout that its key has made, or is refused if it asks for another', async () => {
+  it('refers to the payout of its key, or is refused if it differs from it', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const { client, item } = payer;
     const single = { form: item('single'), idempotencyKey: 'single' };
@@ -188,7 +188,7 @@ describe('an item with a key of its own', () => {
     expect(again.headers.get('idempotent-replayed')).toBe('true');
   });
 
-  it('that differs in one name of its metadata is refused in the notation of the request', async () => {
+  it('that differs in one metadata name is refused with the name as it was sent', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const labelled = (order: string) => ({ ...payer.item('labelled'), metadata: { order } });
     const key = 'labelled';
@@ -200,7 +200,7 @@ describe('an item with a key of its own', () => {
     expect(row?.refusal).toMatchObject({ param: 'payouts[0][metadata][order]' });
   });
 
-  it('is one payout where a batch and a single request ask for it at once', async () => {
+  it('is one payout when a batch and a single request send it at once', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const { client, item } = payer;
     const keys = many(10);
@@ -214,7 +214,7 @@ describe('an item with a key of its own', () => {
     expect(await transfersOf(payer)).toBe(10);
   });
 
-  it('completes a batch that holds nothing but payouts made before, and tells it', async () => {
+  it('completes a batch that contains only existing payouts, and sends its event', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const items = many(3).map((key) => payer.item(key, { idempotency_key: key }));
     await untilBatch(payer.client, await payer.send(items));
@@ -254,7 +254,7 @@ describe('the list of the items of a batch', () => {
     expect(await listedItems(client, id, 3, '&status=returned')).toEqual([]);
   });
 
-  it('is nothing to another account, and takes no cursor from elsewhere', async () => {
+  it('is invisible to another account, and refuses cursors of other lists', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const other = await openBatchPayer(system, 1_000_000n);
     const mine = await payer.send([payer.item('mine')]);

@@ -41,18 +41,18 @@ afterAll(async () => {
   await system.stop();
 });
 
-describe('a batch of every order of the bank', () => {
+describe('a batch with every instruction to the sandbox bank', () => {
   // The orders are interleaved, so that failing items are next to successful ones.
   const wanted = Array.from({ length: itemsOfEach }, () => [
     plain,
     ...Object.values(orderEndings),
   ]).flat();
 
-  it('has a test for each of them', () => {
+  it('covers each of them', () => {
     expect(Object.keys(orderEndings)).toEqual(simulateOrders.map(({ order }) => order));
   });
 
-  it('ends item by item as the table says, and tells and books each step once', async () => {
+  it('ends item by item as the table says, with each step announced and booked once', async () => {
     const endpoint = await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['*'] },
     });

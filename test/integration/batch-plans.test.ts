@@ -191,8 +191,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     20,
     (sql) => listItems(sql, batchId, { after: 1_500, limit: 20, status: null }),
   ],
-  ['tells where a chunk stands', chunkSize, (sql) => countChunk(sql, sent)],
-  ['finds a chunk’s news', chunkSize, (sql) => itemsWithUnprocessedEvents(sql, sent)],
+  ['counts a chunk by status', chunkSize, (sql) => countChunk(sql, sent)],
+  ['finds a chunk’s unprocessed events', chunkSize, (sql) => itemsWithUnprocessedEvents(sql, sent)],
   ['holds a chunk', 1, (sql) => leaseChunk(sql, sent, 0)],
   [
     'accepts',
@@ -215,11 +215,11 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     (sql, { unsent }) =>
       beginSubmission(sql, { driver: chunkDriver(accepted), ids: unsent, wakeInMs: 0 }, limits),
   ],
-  ['finds who is paid', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
+  ['reads beneficiaries', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
   ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['keeps news', groupSize, (sql, { news }) => storeRailEvents(sql, 'sandbox', news)],
+  ['stores rail events', groupSize, (sql, { news }) => storeRailEvents(sql, 'sandbox', news)],
   [
-    'applies what the rail has answered',
+    'applies the answers of the rail',
     groupSize,
     (sql, { unsent }) =>
       applyFacts(
@@ -230,7 +230,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
       ),
   ],
   [
-    'applies news',
+    'applies rail events',
     groupSize,
     (sql, { told }) =>
       applyFacts(sql, usualFactRules, { driver: chunkDriver(sent), ids: told }, new Map()),
@@ -242,12 +242,12 @@ const statements: readonly (readonly [string, number, Statement])[] = [
       applyFacts(sql, usualFactRules, { driver: null, ids: unsent }, factsOf(unsent, canceled)),
   ],
   ['closes items', groupSize, (sql) => completeBatches(sql, Array(groupSize).fill(batchId))],
-  ['hands over what has trouble', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
-  ['hands over what is unanswered', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
+  ['hands over stuck items', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
+  ['hands over unanswered items', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
   ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told)],
   ['takes first attempts', groupSize, (sql, { pairs }) => claimFirstAttempts(sql, pairs)],
-  ['gives back', groupSize, (sql, { pairs }) => releaseClaims(sql, pairs, 0)],
+  ['releases claims', groupSize, (sql, { pairs }) => releaseClaims(sql, pairs, 0)],
   [
     'records attempts',
     groupSize,
@@ -277,8 +277,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
     groupSize,
     (sql) => listDeliveries(sql, 'we_live', { limit: 20, from: null }, { status: 'pending' }),
   ],
-  ['takes what a dead endpoint is owed', 32, (sql) => claimDueDeliveries(sql, 'we_dead', 32)],
-  ['tells when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
+  ['claims the deliveries of a dead endpoint', 32, (sql) => claimDueDeliveries(sql, 'we_dead', 32)],
+  ['finds when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
   ['finds overdue endpoints', 32, (sql) => overdueEndpoints(sql)],
   ['finds overdue payouts', groupSize, (sql) => claimOverduePayouts(sql)],
   ['puts off payouts', groupSize, (sql, { told }) => postponeWaiting(sql, told)],
@@ -340,18 +340,18 @@ describe.each([
     payouts: 1_000_000,
     create: createDatabaseOfAMillion,
     isAnalyzed: true,
-    told: 'analyzed',
+    state: 'analyzed',
     mostRead: (rows: number) => 20 * rows + 100,
   },
   {
     payouts: 100_000,
     create: createWithoutStatistics,
     isAnalyzed: false,
-    told: 'just filled and not analyzed',
+    state: 'just filled and not analyzed',
     // A table may be read once where the planner assumes that it is small, but never once per row.
     mostRead: (rows: number) => 20 * rows + 100_000,
   },
-])('among $payouts payouts, $told, the batch lane', ({ create, isAnalyzed, mostRead }) => {
+])('among $payouts payouts, $state, the batch lane', ({ create, isAnalyzed, mostRead }) => {
   let test: TestDatabase;
   let reader: PlanReader;
   let groups: Groups;

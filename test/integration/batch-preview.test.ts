@@ -56,7 +56,7 @@ async function rowCounts(): Promise<Readonly<Record<string, number>>> {
 }
 
 describe('a batch that is only validated', () => {
-  it('stores nothing and says what the same batch then comes to', async () => {
+  it('stores nothing and predicts the outcome of the same batch', async () => {
     const payer = await openBatchPayer(system, 100_000n);
     const { client, item } = payer;
     for (const idempotencyKey of ['before', 'other']) {
@@ -128,7 +128,7 @@ describe('a batch that is only validated', () => {
     );
   });
 
-  it('with an item that has the key of the request comes to the same as the batch', async () => {
+  it('with an item that has the key of the request predicts the outcome of the batch', async () => {
     const payer = await openBatchPayer(system, 100_000n);
     const payouts = [payer.item('July', { idempotency_key: 'preview' })];
     const send = (validate_only: boolean) =>
@@ -160,7 +160,7 @@ describe('a batch that is only validated', () => {
     expect(batch.outcome).toBe('refused');
   });
 
-  it('previews 1,200 items as the batch then decides them', async () => {
+  it('predicts how the batch decides 1,200 items', async () => {
     const payer = await openBatchPayer(system, 1_100n * 2_000n);
     const items = Array.from({ length: 1_200 }, (_, index) => payer.item(`n ${index}`));
     const previewed = await previewOf(payer, items);

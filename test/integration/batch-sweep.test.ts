@@ -45,8 +45,8 @@ function untilCompleted(batchId: string): Promise<true> {
   });
 }
 
-describe('a batch that nobody has started is started by the sweep', () => {
-  it('is due as soon as a payout that nobody has started', async () => {
+describe('the sweep starts a batch whose workflow was never started', () => {
+  it('as soon as a payout that was never started', async () => {
     const payout = await requestPayout(system.database, system.account.account.id);
     const id = await leaveBatch({ index: 0, refersTo: payout.id });
     const rows = await system.database<{ isAsSoon: boolean }[]>`
@@ -55,7 +55,7 @@ describe('a batch that nobody has started is started by the sweep', () => {
     expect(rows).toEqual([{ isAsSoon: true }]);
   });
 
-  it('also when it only refers to payouts made before, and then says once that it is over', async () => {
+  it('also if it contains only existing payouts, and then sends its event once', async () => {
     const { client, database, account } = system;
     const payout = await requestPayout(database, account.account.id);
     const id = await leaveBatch({ index: 0, refersTo: payout.id });
@@ -73,7 +73,7 @@ describe('a batch that nobody has started is started by the sweep', () => {
   });
 });
 
-describe('where the schedule does not sweep', () => {
+describe('a worker', () => {
   const log = pino({ level: 'silent' });
   /** Leaves a payout without a workflow, with the last sweep this many seconds ago. */
   async function leavePayout(secondsAgo: number): Promise<string> {
@@ -87,7 +87,7 @@ describe('where the schedule does not sweep', () => {
   const dueAt = async (id: string) =>
     (await system.database`select wake_at, status from payouts where id = ${id}`)[0];
 
-  it('a worker does', async () => {
+  it('sweeps when the schedule is late', async () => {
     const id = await leavePayout(16);
     await sweepIfLate({ database: system.worker, temporal: system.temporal, log });
     await eventually('it is decided', 20_000, async () => {
@@ -99,7 +99,7 @@ describe('where the schedule does not sweep', () => {
     expect(beat).toEqual({ fresh: true });
   });
 
-  it('but not while the schedule is in time, nor while Temporal is away', async () => {
+  it('does not sweep while the schedule is on time or Temporal is unreachable', async () => {
     const id = await leavePayout(10);
     const before = await dueAt(id);
     await sweepIfLate({ database: system.worker, temporal: system.temporal, log });
@@ -116,7 +116,7 @@ describe('where the schedule does not sweep', () => {
   });
 });
 
-it('a batch is canceled if an item was while the last one waited to close it', async () => {
+it('a batch is canceled if an item was canceled while the last one waited to close it', async () => {
   const { worker, database, account } = system;
   const id = await requestBatch(database, account.account.id, { count: 2 });
   await cancelBatch(database, id);

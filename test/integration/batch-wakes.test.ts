@@ -78,7 +78,7 @@ const wakeTimes = (batchId: string) => system.database<{ wakeAt: Date | null }[]
   select wake_at from payouts where batch_id = ${batchId} order by batch_index`;
 
 describe('a parked item whose batch is canceled', () => {
-  it('is canceled with the others, and its own workflow ends and shows nobody any more', async () => {
+  it('is canceled with the others, and its own workflow ends and needs no attention', async () => {
     const { payer, batchId, ids } = await withOneParked();
     const [first = ''] = ids;
     const answer = await payer.client(`POST /v1/batches/${batchId}/cancel`);
@@ -94,7 +94,7 @@ describe('a parked item whose batch is canceled', () => {
     expect((await wakeTimes(batchId)).map(({ wakeAt }) => wakeAt)).toEqual([null, null, null]);
   });
 
-  it('is woken by the sweep when its canceler died before it did so', async () => {
+  it('is woken by the sweep if the canceling process died before it woke it', async () => {
     const { batchId, ids } = await withOneParked();
     const [first = ''] = ids;
     await transaction(system.database, (sql) => cancelItems(sql, usualFactRules, ids));
@@ -116,11 +116,11 @@ describe('a parked item whose batch is canceled', () => {
   });
 });
 
-describe('an item that waits for a person before its batch of all or nothing is decided', () => {
+describe('an item that needs attention before its all-or-nothing batch is decided', () => {
   it.each([
     { decision: 'accepted', funds: 4_000n, status: 'processing' },
     { decision: 'refused', funds: 3_999n, status: 'failed' },
-  ])('has its workflow look again when all are $decision', async ({ funds, status }) => {
+  ])('is looked at again by its workflow when all items are $decision', async ({ funds, status }) => {
     const payer = await openBatchPayer(system, funds);
     await system.stopWorker();
     const items = [payer.item('n 0'), payer.item('n 1')];

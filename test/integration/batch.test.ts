@@ -38,7 +38,7 @@ describe('a batch', () => {
     reference,
   });
 
-  it('ends with every item accounted for, once, and says so in one event', async () => {
+  it('ends with every item accounted for once, and sends one event', async () => {
     const { client, database, bank } = system;
     await client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['batch.completed'] },
@@ -80,7 +80,7 @@ describe('a batch', () => {
     expect(keys).toHaveLength(3);
   });
 
-  it('stores nothing when an item is malformed, and names every one', async () => {
+  it('stores nothing when an item is malformed, and names every malformed item', async () => {
     const { client, database } = system;
     const before = await database`select count(*)::int as count from batches`;
     const answer = await client('POST /v1/batches', {

@@ -50,7 +50,7 @@ describe('the holder of an account', () => {
     expect(body).toMatchObject({ data: [again.body, stored.body] });
   });
 
-  it('is the same to an account that was stored without one', async () => {
+  it('does not distinguish it from the same account stored without one', async () => {
     const iban = 'DE02120300000000202051';
     const first = await create({ ...german, iban });
     const second = await create({ ...german, iban, date_of_birth: '1990-05-17', address });
@@ -113,7 +113,7 @@ describe('the name of a holder', () => {
     expect(names).toEqual(shown);
   });
 
-  it('is asked for in Latin letters where no table has its own', async () => {
+  it('must also be given in Latin letters if its script cannot be transliterated', async () => {
     expect(await verdictsOf({ ...german, name: 'محمد علي' })).toEqual([
       'parameter_missing name_latin',
     ]);

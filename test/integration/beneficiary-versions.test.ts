@@ -56,7 +56,7 @@ const expanded = async (payout: string) =>
   (await client(`GET /v1/payouts/${payout}?expand=beneficiary`)).body;
 
 describe('an update', () => {
-  it('changes what is sent, keeps the rest and the id, and counts a version', async () => {
+  it('changes the fields sent, keeps the rest and the id, and increments the version', async () => {
     const id = await store();
     const created = await client(`GET /v1/beneficiaries/${id}`);
     expect(created.body).toMatchObject({ version: 1, updated_at: null });
@@ -70,7 +70,7 @@ describe('an update', () => {
     expect((await client(`GET /v1/beneficiaries/${id}`)).body).toEqual(updated.body);
   });
 
-  it('keeps nothing that belonged to what it replaces', async () => {
+  it('removes the fields that belonged to the replaced value', async () => {
     const address = { street: 'Rue X', building: '7', town: 'Paris', country: 'FR' };
     const bic = 'COBADEFFXXX';
     const json = { ...beneficiary, bic, name: 'Ольга', name_latin: 'Olga', address };
@@ -88,7 +88,7 @@ describe('an update', () => {
     expect(unwritable.body).toMatchObject({ param: 'name_latin', code: 'parameter_missing' });
   });
 
-  it('removes what is blank, and what another kind of account or type does not have', async () => {
+  it('removes blank fields, and fields that the new kind of account or type lacks', async () => {
     const address = { town: 'Paris', country: 'FR' };
     const json = { ...beneficiary, bic: 'COBADEFFXXX', date_of_birth: '1990-05-17', address };
     const id = textOf(await client('POST /v1/beneficiaries', { json }), 'id');
@@ -107,7 +107,7 @@ describe('an update', () => {
     expect(required.body).toMatchObject({ code: 'parameter_missing', param: 'name' });
   });
 
-  it('can be to another kind of account of the country', async () => {
+  it('can switch to another kind of account of the country', async () => {
     const british = { type: 'individual', name: 'Ada King', country: 'GB', currency: 'GBP' };
     const sortCode = { account_number: '66374958', routing_number: '089999' };
     const iban = 'GB29NWBK60161331926819';
@@ -142,7 +142,7 @@ describe('an update', () => {
     expect(other.body['detail']).toMatch(`was used for ${id}`);
   });
 
-  it('is refused as a whole, with every fault', async () => {
+  it('is refused as a whole, with every error', async () => {
     const id = await store();
     const wrong = await update(id, { iban: 'DE89370400440532013001', bic: 'X' });
     expect(wrong.status).toBe(422);
@@ -165,7 +165,7 @@ describe('an update', () => {
     expect((await update(id, { name: 'Ada King' })).status).toBe(404);
   });
 
-  it('that many make at once loses none', async () => {
+  it('loses nothing when many run at once', async () => {
     const id = await store();
     const names = Array.from({ length: 8 }, (_, index) => `Ada King ${index}`);
     await Promise.all(names.map((name) => update(id, { name })));
@@ -194,7 +194,7 @@ describe('an update', () => {
 });
 
 describe('a payout', () => {
-  it('names and shows the version that it was accepted for', async () => {
+  it('names and shows the version that it was accepted with', async () => {
     const id = await store();
     const before = await paid(id);
     await update(id, { iban: otherIban });
@@ -217,7 +217,7 @@ describe('a payout', () => {
     expect(versions).toEqual([{ beneficiary_version: 2 }, { beneficiary_version: 1 }]);
   });
 
-  it('is sent to the account that it was accepted for, though that has changed since', async () => {
+  it('is sent to the account that it was accepted with, though that changed since', async () => {
     const test = await createTestDatabase();
     try {
       const sent = new RecordingRail();

@@ -239,7 +239,7 @@ const idNames = new Set([
 ]);
 
 describe('another account’s id', () => {
-  it('is tried on every route and in every parameter that takes one', () => {
+  it('is tested on every route and in every parameter that takes an id', () => {
     const withId = routes.filter(({ path }) => path.includes(':id'));
     expect(Object.keys(paths).sort()).toEqual(
       withId.map((each) => `${each.method} ${each.path}`).sort(),
@@ -259,7 +259,7 @@ describe('another account’s id', () => {
     expect(Object.keys(params).sort()).toEqual(named.sort());
   });
 
-  it.each(Object.entries(paths))('in %s is answered as an absent one', async (name, kind) => {
+  it.each(Object.entries(paths))('in %s is answered like one that does not exist', async (name, kind) => {
     const [method = '', path = ''] = name.split(' ');
     const ask = (client: ApiClient, id: string, idempotencyKey?: string) =>
       client(`${method.toUpperCase()} ${path.replace(':id', id)}`, {
@@ -282,7 +282,7 @@ describe('another account’s id', () => {
     expect((await reads(kind)).map(({ body }) => body)).toEqual(before.map(({ body }) => body));
   });
 
-  it.each(Object.keys(params))('in %s is answered as an absent one', async (name) => {
+  it.each(Object.keys(params))('in %s is answered like one that does not exist', async (name) => {
     const [kind, send] = params[name] ?? [];
     if (kind === undefined || send === undefined) throw new Error(`No line for ${name}.`);
     const none = absent(kind);
@@ -295,7 +295,7 @@ describe('another account’s id', () => {
     expect(mine).not.toEqual(essence(theirs, foreign[kind]));
   });
 
-  it('in the items of a batch fails them as an absent one does', async () => {
+  it('in the items of a batch fails them like one that does not exist', async () => {
     const carry = async (beneficiary: string) => {
       const payouts = [{ beneficiary, source_currency: 'USD', amount: 5_000 }];
       const batch = textOf(await stranger('POST /v1/batches', { json: { payouts } }), 'id');
@@ -310,7 +310,7 @@ describe('another account’s id', () => {
     expect(await carry(foreign.beneficiary)).toEqual(await carry(absent('beneficiary')));
   });
 
-  it('of an idempotency key is a key of one’s own', async () => {
+  it('as an idempotency key makes a separate request', async () => {
     const json = { source_currency: 'USD', destination_currency: 'EUR', amount: 7_000 };
     const idempotencyKey = `shared-${crypto.randomUUID()}`;
     const theirs = await owner('POST /v1/quotes', { json, idempotencyKey });

@@ -27,7 +27,7 @@ async function answersOf(env: Readonly<Record<string, string>>): Promise<readonl
 }
 
 describe('the secret of callbacks', () => {
-  it('is changed while both are accepted, and then the older one no longer', async () => {
+  it('can be rotated: both are accepted for a while, then only the new one', async () => {
     const during = {
       SANDBOX_BANK_CALLBACK_SECRET: newer ?? '',
       SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS: older ?? '',
@@ -37,7 +37,7 @@ describe('the secret of callbacks', () => {
     expect(await answersOf(after)).toEqual([401, 200, 401]);
   });
 
-  it('is needed by the API alone, and the token of the bank by the workers', () => {
+  it('is required only by the API, and the token of the bank only by the workers', () => {
     const both = {
       DATABASE_URL: 'postgres://x/y',
       TEMPORAL_ADDRESS: 'temporal:7233',

@@ -90,7 +90,7 @@ async function expectOneOutcome(id: string, answer: ApiAnswer): Promise<'cancele
 }
 
 describe('a cancellation that races with the submission', () => {
-  it('cancels or comes too late, never both, for 20 payouts at once', async () => {
+  it('either cancels or comes too late, for 20 payouts at once', async () => {
     const payer = await openPayer(system);
     const outcomes = await Promise.all(
       Array.from({ length: 20 }, async (_, index) => {
@@ -111,7 +111,7 @@ describe('a cancellation that races with the submission', () => {
     });
   });
 
-  it('wins before the bank was called, and the bank never hears of the payout', async () => {
+  it('wins before the bank was called, and the bank never receives the payout', async () => {
     const payer = await openPayer(system);
     await system.stopWorker();
     const asked = payer.ask('never called');
@@ -125,7 +125,7 @@ describe('a cancellation that races with the submission', () => {
     expect([201, 202]).toContain((await asked).status);
   });
 
-  it('asks the bank where the submission has overtaken its look at the row', async () => {
+  it('asks the bank if the submission began after the row was read', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     const rail = createSandboxRail(system.bank);
@@ -155,7 +155,7 @@ describe('a cancellation that races with the submission', () => {
     await rail.close();
   });
 
-  it('wins over a bank that has not taken the payout and will refuse its key', async () => {
+  it('wins if the bank has not received the payout and will refuse its key', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const answer = await cancel(payer, id);
@@ -179,7 +179,7 @@ describe('a cancellation that races with the submission', () => {
     await asked;
   });
 
-  it('loses to a bank that has taken the payout, though it has not said so', async () => {
+  it('loses if the bank has accepted the payout, even if its answer was lost', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then settle');
     await eventually('the bank has the transfer', 10_000, async () =>
@@ -215,7 +215,7 @@ function idOf({ accountId }: Payer, reference: string): Promise<string> {
 }
 
 describe('a cancellation', () => {
-  it('of an absent payout and of another account’s is the same 404', async () => {
+  it('of a payout that does not exist and of another account’s gets the same 404', async () => {
     const [owner, stranger] = [await openPayer(system), await openPayer(system)];
     const id = await unanswered(owner);
     const absent = newId('payout');
@@ -231,7 +231,7 @@ describe('a cancellation', () => {
     expect(isReplay(await cancel(stranger, absent, 'a-key'))).toBe(false);
   });
 
-  it('repeated with its Idempotency-Key answers the same and releases once', async () => {
+  it('repeated with its Idempotency-Key gets the same answer and releases once', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const key = crypto.randomUUID();
@@ -284,7 +284,7 @@ describe('a cancellation', () => {
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
   });
 
-  it('takes a parked payout from the person who had to look at it', async () => {
+  it('ends a parked payout, which then needs no attention', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     await system.database`
@@ -302,7 +302,7 @@ describe('a cancellation', () => {
 describe('in Temporal', () => {
   const button = { operator: 'temporal-ui', command: { kind: 'cancel' }, outcome: 'refused' };
 
-  it('neither a cancel request nor the customer’s message cancels what they have not asked for', async () => {
+  it('neither a cancel request nor the cancel update cancels without a customer’s request', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const handle = system.temporal.workflow.getHandle(id);
@@ -327,7 +327,7 @@ describe('in Temporal', () => {
     ]);
   });
 
-  it('a cancel request for what the bank has taken leaves it on its way', async () => {
+  it('a cancel request for a payout that the bank has accepted changes nothing', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: delay 1s');
     await untilStatus(payer.client, id, 'sent');
@@ -337,7 +337,7 @@ describe('in Temporal', () => {
     await expectSettled(id);
   });
 
-  it('a cancel request that came too late leaves operators their commands', async () => {
+  it('a cancel request that came too late does not block operator commands', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
     await untilStatus(payer.client, id, 'sent');

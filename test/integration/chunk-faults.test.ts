@@ -37,7 +37,7 @@ function activitiesWith(rail: QuietRail) {
 const rowsOf = (batchId: string) => test.database<PayoutRow[]>`
   select * from payouts where batch_id = ${batchId} order by batch_index`;
 
-describe('a bug that one payout of a chunk brings to light', () => {
+describe('a bug that affects one payout of a chunk', () => {
   /** A chunk of three accepted payouts; any change of the first one's status fails. */
   async function brokenChunk(rail: QuietRail, isSubmitted: boolean) {
     const { account } = await createTestAccount(test.database, { funds: { USD: 1_000_000n } });
@@ -57,14 +57,14 @@ describe('a bug that one payout of a chunk brings to light', () => {
 
   const statusesOf = async (batchId: string) => (await rowsOf(batchId)).map(({ status }) => status);
 
-  it('keeps no other from being settled when the bank is asked about all', async () => {
+  it('does not keep the others from being settled by a poll', async () => {
     const rail = new QuietRail({ settlesAfterLookups: 0 });
     const { batchId, chunk, activities } = await brokenChunk(rail, true);
     await attempt(() => activities.pollChunk(chunk)).catch(() => undefined);
     expect(await statusesOf(batchId)).toEqual(['sent', 'settled', 'settled']);
   });
 
-  it('keeps no other from being canceled', async () => {
+  it('does not keep the others from being canceled', async () => {
     const { batchId, chunk, activities } = await brokenChunk(new QuietRail(), false);
     await test.database`update batches set canceled_at = now() where id = ${batchId}`;
     await attempt(() => activities.cancelChunk(chunk)).catch(() => undefined);

@@ -127,7 +127,7 @@ async function sendBatch(payer: Payer): Promise<{ readonly id: string }> {
 const euros = (minor: bigint) => `${minor / 100n}.${String(minor % 100n).padStart(2, '0')}`;
 
 describe('money in suspense', () => {
-  it('is not confirmed away by one person, and not by one twice', async () => {
+  it('cannot be cleared by one operator, even acting twice', async () => {
     const { id } = await paidAfterRelease();
     const confirmed = await operate(cli, id, 'fail');
     expect(confirmed.isCarriedOut, confirmed.printed).toBe(false);
@@ -141,7 +141,7 @@ describe('money in suspense', () => {
     expect(await postingsOf(system.database, id)).not.toHaveProperty('suspense_clear');
   });
 
-  it('is never paid again by a retry, not even when its case is closed', async () => {
+  it('is never paid again by a retry, even after it is cleared', async () => {
     const { payer, id } = await paidAfterRelease();
     const { beneficiaryId: beneficiary } = await rowOf(system, id);
     const form = { source_currency: 'USD', amount: '1000', beneficiary, retry_of: id };
@@ -152,7 +152,7 @@ describe('money in suspense', () => {
     expect(await payer.client('POST /v1/payouts', { form })).toMatchObject(refused);
   });
 
-  it('that came back is booked, and nothing is left that waits for a person', async () => {
+  it('that was returned is booked, and the payout needs no attention any more', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'returned', code: 'AC04' })]);
     const row = await eventually('the return is noted', 20_000, async () => {
@@ -176,7 +176,7 @@ describe('money in suspense', () => {
     expect(await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor] })).toEqual([]);
   });
 
-  it('of which a part came back waits until the house has paid for the rest', async () => {
+  it('that was returned in part needs attention until the house covers the rest', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
     await byTwo(cli, id, 'late-return', { amount: euros(receiveMinor - 150n) });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
@@ -191,7 +191,7 @@ describe('money in suspense', () => {
     expect(again.printed).toContain('nothing to book');
   });
 
-  it('is paid by a customer who has the money, as if it had settled', async () => {
+  it('can be charged to a customer who has the money, as if it had settled', async () => {
     const { payer, id, receiveMinor } = await paidAfterRelease();
     await byTwo(cli, id, 'clear-suspense', { charge: 'customer' });
     const row = await rowOf(system, id);
@@ -213,7 +213,7 @@ describe('money in suspense', () => {
     expect(JSON.stringify(listed.body)).toContain('"amount":"-');
   });
 
-  it('is not paid by a customer who has spent it', async () => {
+  it('cannot be charged to a customer who has spent the money', async () => {
     const { payer, id } = await paidAfterRelease();
     expect((await payer.ask('simulate: never settle', { amount: '95000' })).status).toBe(201);
     const before = await payer.balance();
@@ -224,7 +224,7 @@ describe('money in suspense', () => {
 });
 
 describe('a correction', () => {
-  it('undoes a settlement that never was, and the customer is told', async () => {
+  it('undoes a settlement that never happened, and the customer is notified', async () => {
     const { payer, id } = await settledByMistake();
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 0n });
     const entry = await entryOf(id, 'settle');
@@ -240,7 +240,7 @@ describe('a correction', () => {
     expect(again.printed).toContain('is not an entry of this payout that can be reversed');
   });
 
-  it('does not hide that the rail pays after all what two people undid', async () => {
+  it('that undid a settlement does not hide a later report that the rail paid', async () => {
     const { id, receiveMinor } = await settledByMistake();
     const entry = await entryOf(id, 'settle');
     await byTwo(cli, id, 'reverse', { entry });
@@ -253,7 +253,7 @@ describe('a correction', () => {
     });
   });
 
-  it('does not hide it either where they undid a return first', async () => {
+  it('that undid a return first does not hide it either', async () => {
     const { payer, id } = await returned();
     await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'return') });
     await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'settle') });
@@ -267,7 +267,7 @@ describe('a correction', () => {
     expect(await suspenseOf(id)).toBe(-(row.receiveMinor ?? 0n));
   });
 
-  it('gives nothing back twice: a settlement stays while its return does', async () => {
+  it('refunds nothing twice: a settlement is not reversed before its return', async () => {
     const { payer, id } = await returned();
     const entry = await entryOf(id, 'settle');
     const before = await payer.balance();
@@ -286,7 +286,7 @@ describe('a correction', () => {
     expect(await other.balance()).toEqual(before);
   });
 
-  it('that puts money back in suspense has it wait for a person again', async () => {
+  it('that puts money back in suspense makes the payout need attention again', async () => {
     const { id, receiveMinor } = await paidAfterRelease();
     await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
@@ -295,7 +295,7 @@ describe('a correction', () => {
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
   });
 
-  it('of a late payment is named where the bank says again that it paid', async () => {
+  it('of a late payment is mentioned when the bank reports the payment again', async () => {
     const { id } = await paidAfterRelease();
     await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'late_payment') });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: null });
@@ -306,7 +306,7 @@ describe('a correction', () => {
     expect(await suspenseOf(id)).toBe(0n);
   });
 
-  it('of an item that its batch has settled is booked as well', async () => {
+  it('of an item that its batch settled is booked as well', async () => {
     const payer = await openPayer(system);
     const { id: batch } = await sendBatch(payer);
     const [item] = await eventually('a settled item', 30_000, async () => {
@@ -321,7 +321,7 @@ describe('a correction', () => {
     expect(await balancesOf(id)).toEqual({});
   });
 
-  it('books a second return, and each command of several once', async () => {
+  it('books a second return, and each of several commands once', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     await untilStatus(payer.client, id, 'settled');
@@ -381,7 +381,7 @@ describe('a correction', () => {
     ['correct', { postings: 'losses:EUR:1:2' }, '--postings expects account:CURRENCY:amount'],
     ['correct', { postings: 'losses:EUR:0' }, '--postings expects account:CURRENCY:amount'],
     ['correct', { postings: '' }, '--postings is missing'],
-  ])('that is asked for wrongly says what was expected: %s %j', async (verb, flags, expected) => {
+  ])('with wrong flags is refused with what was expected: %s %j', async (verb, flags, expected) => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
     const { isCarriedOut, printed } = await operate(cli, id, verb, flags);

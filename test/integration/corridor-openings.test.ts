@@ -41,7 +41,7 @@ const dollarsToEuro = {
 } as const;
 
 describe('a corridor that is closed', () => {
-  it('is refused to quotes, to payouts also with a quote from before, and to previews', async () => {
+  it('is refused for quotes, previews, and payouts even with an earlier quote', async () => {
     const { client, ask, send } = await openPayer(system);
     const before = await send('simulate: delay 1s');
     const held = await client('POST /v1/quotes', { form: dollarsToEuro });
@@ -103,6 +103,6 @@ it.each([
   [{}, '--source or --destination is missing'],
   [{ source: 'XXX' }, '--source expects a currency: USD,'],
   [{ destination: 'EUR', from: '2020-01-01T00:00:00Z' }, '--from expects a time in the future'],
-])('%j closes nothing', async (flags, message) => {
+])('closing a corridor with the flags %j is refused', async (flags, message) => {
   await expect(say('close', flags)).rejects.toThrow(message);
 });

@@ -67,7 +67,7 @@ describe('a transaction whose connection is lost', () => {
   });
 });
 
-describe('a session that the server has ended in a transaction', () => {
+describe('a session that the server ended within a transaction', () => {
   let test: TestDatabase;
   let database: Database;
 
@@ -84,7 +84,7 @@ describe('a session that the server has ended in a transaction', () => {
   const freeze = (forMs: number) =>
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
-  it('because the process was frozen, is an outage for whoever hears of it', async () => {
+  it('because the process was frozen, is reported as an outage', async () => {
     const frozen = transaction(database, async (sql) => {
       await sql`set local idle_in_transaction_session_timeout = '100ms'`;
       freeze(1_000);
@@ -132,7 +132,7 @@ describe('a connection that is being opened', () => {
       (error: unknown) => error,
     );
 
-  it.each(['closed', 'reset'] as const)('may be %s after any message', async (how) => {
+  it.each(['closed', 'reset'] as const)('can be %s after any message, and the pool recovers', async (how) => {
     for (let messages = 1; messages <= messagesOfAnOpening; messages += 1) {
       line.cutNextAfter(messages, how);
       const first = await ask();
@@ -148,7 +148,7 @@ describe('a connection that is being opened', () => {
     }
   });
 
-  it('by a server that is starting up is told of at once, and does not knock on and on', async () => {
+  it('to a server that is starting up fails at once, without repeated attempts', async () => {
     expect(await ask()).toBe('answered');
     const lost = database`select pg_sleep(5) /* lost */`.catch((error: unknown) => error);
     await eventually('the statement in flight', 4_000, async () => {

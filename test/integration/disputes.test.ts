@@ -37,7 +37,7 @@ const untilApplied = (id: string) =>
 
 const lossOf = (sum: string) => ({ postings: `suspense:EUR:-${sum},losses:EUR:${sum}` });
 
-describe('a payout in flight of which the bank says another amount', () => {
+describe('a payout in flight that the bank reports with another amount', () => {
   async function disputed(): Promise<{ payer: Payer; id: string }> {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
@@ -50,7 +50,7 @@ describe('a payout in flight of which the bank says another amount', () => {
     return { payer, id };
   }
 
-  it('is not moved by its next word, also after a correction', async () => {
+  it('is not moved by the next report, even after a correction', async () => {
     const { payer, id } = await disputed();
     await byTwo(cli, id, 'correct', lossOf('10.00'));
     await callBack(system, [newsOf(await rowOf(system, id), { type: 'rejected', code: 'AC04' })]);
@@ -62,7 +62,7 @@ describe('a payout in flight of which the bank says another amount', () => {
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
   });
 
-  it('is still in dispute once what a correction left in suspense is cleared', async () => {
+  it('stays in dispute after suspense left by a correction is cleared', async () => {
     const { id } = await disputed();
     await byTwo(cli, id, 'correct', lossOf('10.00'));
     await byTwo(cli, id, 'clear-suspense', { charge: 'house' });
@@ -73,7 +73,7 @@ describe('a payout in flight of which the bank says another amount', () => {
   });
 });
 
-it('is not settled without evidence, whoever records the request', async () => {
+it('a payout is not settled without evidence, whoever records the request', async () => {
   const payer = await openPayer(system);
   const id = await payer.send('simulate: never settle');
   await untilStatus(payer.client, id, 'sent');
@@ -85,7 +85,7 @@ it('is not settled without evidence, whoever records the request', async () => {
   expect(await command(cli, id, malformed)).toMatchObject({ outcome: 'refused' });
 });
 
-it('keeps no text of the bank, which may be about a person', async () => {
+it('free text of the bank, which may contain personal data, is not stored', async () => {
   const payer = await openPayer(system);
   const id = await payer.send('simulate: never settle');
   await untilStatus(payer.client, id, 'sent');
@@ -106,7 +106,7 @@ describe('corrections of a payout that has settled', () => {
     return id;
   }
 
-  it('that were proposed together are all carried out', async () => {
+  it('are all carried out if they were proposed together', async () => {
     const id = await settled();
     const back = { postings: 'suspense:EUR:10.00,return_costs:EUR:-10.00' };
     const proposed = [
@@ -119,7 +119,7 @@ describe('corrections of a payout that has settled', () => {
     }
   });
 
-  it('offer another one where they leave suspense above zero', async () => {
+  it('suggest another correction if they leave suspense above zero', async () => {
     const id = await settled();
     await byTwo(cli, id, 'correct', { postings: 'suspense:EUR:10.00,losses:EUR:-10.00' });
     expect(await rowOf(system, id)).toMatchObject({ attentionReason: 'paid_after_release' });
@@ -132,7 +132,7 @@ describe('corrections of a payout that has settled', () => {
   });
 });
 
-describe('a payout that the bank has paid although it was ended', () => {
+describe('a payout that the bank paid after it ended', () => {
   async function expectNoRetry(payer: Payer, id: string): Promise<void> {
     const { beneficiaryId } = await rowOf(system, id);
     const form = { source_currency: 'USD', amount: '10000', beneficiary: beneficiaryId };
@@ -140,7 +140,7 @@ describe('a payout that the bank has paid although it was ended', () => {
     expect(retried).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
   }
 
-  it('is never repeated, not even once its case is closed: one that was refused', async () => {
+  it('is never retried, even after its case is closed, if it was refused', async () => {
     const payer = await openPayer(system);
     const id = textOf(await payer.ask('more than there is', { amount: '200000' }), 'payout');
     const news = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
@@ -150,7 +150,7 @@ describe('a payout that the bank has paid although it was ended', () => {
     await expectNoRetry(payer, id);
   });
 
-  it('nor one that it had rejected, and then paid with another amount', async () => {
+  it('is never retried if the bank rejected it and then paid another amount', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: reject AC04');
     await untilStatus(payer.client, id, 'failed');

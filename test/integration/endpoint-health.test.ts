@@ -75,8 +75,8 @@ async function statuses(endpointId: string): Promise<readonly string[]> {
 const numbers = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
 const inOrder = (taken: readonly number[]) => [...new Set(taken)].toSorted((a, b) => a - b);
 
-describe('a sink', { timeout: 120_000 }, () => {
-  it('that is down for 20 minutes is sent one request at a time, and misses nothing', async () => {
+describe('an endpoint', { timeout: 120_000 }, () => {
+  it('that is down for 20 minutes gets one request at a time, and misses nothing', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId, endpoint } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 1_000);
@@ -115,7 +115,7 @@ describe('a sink', { timeout: 120_000 }, () => {
     expect(await statuses(endpointId)).toEqual(['delivered']);
   });
 
-  it('that has failed is tried at once where somebody asks for redelivery', async () => {
+  it('that has failed is tried at once when a redelivery is requested', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 40);
@@ -129,8 +129,8 @@ describe('a sink', { timeout: 120_000 }, () => {
   });
 });
 
-describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
-  it('for five days is disabled, and the others of its account are sent an event', async () => {
+describe('an endpoint whose deliveries fail', { timeout: 60_000 }, () => {
+  it('for five days is disabled, and the account’s other endpoints get an event', async () => {
     const sink = await openSink(() => 503);
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
@@ -160,7 +160,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(await endpoint()).toMatchObject({ status: 'enabled', failingSince: null });
   });
 
-  it('counts anew once it is enabled, and is disabled after another five days', async () => {
+  it('starts afresh when it is enabled, and is disabled after another five days', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId, endpoint } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 1);
@@ -189,7 +189,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(receiver.received.length).toBeGreaterThan(1);
   });
 
-  it('at the URL that it has left is neither disabled nor blamed for it', async () => {
+  it('at its old URL is neither disabled nor marked as failing at its new one', async () => {
     const moved = Promise.withResolvers<void>();
     let asked = 0;
     const old = await startReceiver((answer) => {
@@ -216,7 +216,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('by a fault of ours is not blamed, and reads nothing of it', async () => {
+  it('because of an internal error is not marked as failing, and sees no details', async () => {
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
     const { accountId, endpointId, endpoint } = await openListener(receiver.url);
@@ -239,7 +239,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(receiver.received).toHaveLength(3);
   });
 
-  it('because workers die has its whole schedule left', async () => {
+  it('because workers die keeps its whole retry schedule', async () => {
     const sink = await openSink(() => 503);
     const { accountId, endpointId } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 1);
@@ -254,7 +254,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(sink.requests()).toBe(1);
   });
 
-  it('fails anew where it was sent nothing for longer than a pause', async () => {
+  it('starts a new failure period if it was sent nothing for longer than a pause', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId, endpoint } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 1);
@@ -270,7 +270,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
     expect(shown?.failingSince?.getTime()).toBeGreaterThan(Date.now() - 12 * hourMs);
   });
 
-  it('is left to its own workflow by the process that writes its events', async () => {
+  it('is delivered to only by its own workflow, not by the writer of its events', async () => {
     const sink = await openSink(() => 500);
     const { accountId, endpointId } = await openListener(sink.url);
     await recordEvents(test.database, accountId, 40);
@@ -292,7 +292,7 @@ describe('an endpoint that takes nothing', { timeout: 60_000 }, () => {
   });
 });
 
-it('a host gets 64 requests at once, however many accounts have endpoints there', async () => {
+it('a host gets at most 64 requests at once, whatever the number of accounts', async () => {
   const tarpit = await startTarpit();
   onTestFinished(() => tarpit.close());
   const worker = openWorker();

@@ -48,7 +48,7 @@ async function accepted(accountId: string) {
   return payoutOf(test.database, accountId, id);
 }
 
-it('is what was promised and has not ended, at the rates of now, to the minor unit', async () => {
+it('the exposure is the exact sum of open payouts at current rates', async () => {
   const { account } = await createTestAccount(test.database);
   expect(await exposure()).toEqual([]);
   await requestPayout(test.database, account.id);
@@ -88,7 +88,7 @@ it('is what was promised and has not ended, at the rates of now, to the minor un
   expect(line?.[4]?.slice(0, 5)).toBe(rate?.slice(0, 5));
 });
 
-it('names what has no rate', async () => {
+it('the exposure names currencies that have no rate', async () => {
   const own = await createTestDatabase({ hasRates: false });
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   await showExposure(called(own, ''));

@@ -28,15 +28,15 @@ beforeAll(async () => {
 afterAll(() => test.drop());
 
 describe('the largest sums', () => {
-  it('that two test accounts were given leave every balance comparable with its postings', async () => {
+  it('given to two test accounts leave every balance comparable with its postings', async () => {
     await createTestAccount(test.database, { funds: { XAF: maxMinor } });
     await createTestAccount(test.database, { funds: { XAF: maxMinor } });
     expect(await listBalanceBreaks(test.worker, 10_000)).toEqual([]);
   });
 });
 
-describe('a bank that says', () => {
-  it('a last moment of time in its own zone has settled the payout all the same', async () => {
+describe('a settlement reported by the bank', () => {
+  it('at the last moment of the year 9999 in another time zone is still recorded', async () => {
     const rail = new QuietRail();
     const activities = payoutActivities(test.worker, rail);
     const { account } = await createTestAccount(test.database);
@@ -64,7 +64,7 @@ describe('a bank that says', () => {
 });
 
 describe('a line of a statement', () => {
-  it('in a currency that there is not is a break like any other', async () => {
+  it('in an unknown currency is a break like any other', async () => {
     const at = new Date();
     const line = {
       key: newId('payout'),
@@ -84,7 +84,7 @@ describe('a line of a statement', () => {
 });
 
 describe('a day of a statement that cannot be read', () => {
-  it('holds up no other', async () => {
+  it('does not delay the other days', async () => {
     const { account } = await createTestAccount(test.database);
     const { id } = await requestPayout(test.database, account.id);
     await withoutTriggers(

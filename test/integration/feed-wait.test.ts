@@ -63,7 +63,7 @@ function happen(sql: Sql = system.worker, accountId = caller.account.id) {
 }
 
 describe('GET /v1/events with after and Prefer: wait', () => {
-  it('answers at once what is there', async () => {
+  it('answers at once with events that exist', async () => {
     await happen();
     await happen();
     const answer = await ask('after=1', 20);
@@ -71,7 +71,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     expect(answer.elapsedMs).toBeLessThan(2_000);
   });
 
-  it('answers an empty list when the time is over', async () => {
+  it('answers with an empty list when the time is over', async () => {
     await happen();
     const answer = await ask('after=1', 1);
     expect(answer).toMatchObject({ status: 200, sequences: [], applied: 'wait=1' });
@@ -79,7 +79,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     expect(answer.elapsedMs).toBeLessThan(5_000);
   });
 
-  it('answers within a second what commits while it waits, and nothing before', async () => {
+  it('answers within a second of an event’s commit, and not earlier', async () => {
     const committed = { atMs: Number.POSITIVE_INFINITY };
     const asked = ask('after=0', 20);
     await system.worker.begin(async (sql) => {
@@ -94,7 +94,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     expect(answer.endedMs - committed.atMs).toBeLessThan(1_000);
   });
 
-  it('skips nothing of accounts and commits that cross', async () => {
+  it('skips nothing when commits of several accounts overlap', async () => {
     const seen: number[] = [];
     const reading = (async () => {
       while (seen.length < 30) {
@@ -113,7 +113,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     expect(seen).toEqual(Array.from({ length: 30 }, (_, index) => index + 1));
   });
 
-  it('does not wait where nobody asks it to, or without a position', async () => {
+  it('does not wait without Prefer: wait or without a position', async () => {
     for (const [query, wait] of [
       ['after=0', undefined],
       ['after=0', 0],
@@ -134,7 +134,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     },
   );
 
-  it('takes no place of lists while it waits, and frees its own when its caller leaves', async () => {
+  it('uses no slot for lists while it waits, and frees its own when the caller leaves', async () => {
     const callers = Array.from({ length: inFlight }, () => new AbortController());
     // A wait that arrives while a list occupies the place is refused, and tries again.
     const wait = async (signal: AbortSignal) => {
@@ -150,7 +150,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
     expect(await Promise.all(waiting)).toEqual(Array(inFlight).fill('gone'));
   });
 
-  it('is answered by a process that stops, without what did not happen', async () => {
+  it('is answered with an empty list when the process stops', async () => {
     const api = await startApiProcess(system.urls.api);
     const asked = ask('after=0', 30, {}, api.url);
     // The use of the key is recorded before the wait begins.
@@ -171,7 +171,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
   });
 });
 
-describe('those that wait', () => {
+describe('waiting requests', () => {
   /** Wraps the database to count its statements. */
   function counted(database: Database) {
     const count = { statements: 0 };
@@ -183,7 +183,7 @@ describe('those that wait', () => {
   }
   const never = new AbortController().signal;
 
-  it('share their statements, and need none once they have gone', async () => {
+  it('share their statements, and cause none once they have ended', async () => {
     const { count, database } = counted(system.worker);
     const waits = createFeedWaits(database);
     const position = { accountId: caller.account.id, after: 0n };
@@ -202,7 +202,7 @@ describe('those that wait', () => {
     expect(count.statements).toBe(after);
   });
 
-  it('are let go where the database is gone, so that their reads say so', async () => {
+  it('end when the database is gone, so that their reads report it', async () => {
     const { count, database } = counted(system.worker);
     const waits = createFeedWaits(
       new Proxy(database, {

@@ -128,7 +128,7 @@ const unreadable: readonly (readonly [name: string, sent: string, status: number
     ],
   ];
 
-describe('what is no request of HTTP/1.1 is refused as problem details, and ends its connection', () => {
+describe('what is not an HTTP/1.1 request gets problem details and a closed connection', () => {
   it.each(unreadable)('%s', async (_name, sent, status, code) => {
     const wire = await openWire(api.url);
     wire.write(sent);
@@ -163,14 +163,14 @@ describe('what is no request of HTTP/1.1 is refused as problem details, and ends
     }
   });
 
-  it('a connection on which nothing is sent is closed without a word', async () => {
+  it('a connection on which nothing is sent is closed without an answer', async () => {
     const wire = await openWire(api.url);
     expect(await wire.closed).toBe('');
   });
 });
 
 describe('a connection', () => {
-  it('is kept for the next request, and answers what is pipelined in its order', async () => {
+  it('is kept for the next request, and answers pipelined requests in order', async () => {
     const wire = await openWire(api.url);
     wire.write(get('/v1/balances'));
     expect(await wire.answer()).toMatchObject({ status: 200 });
@@ -221,7 +221,7 @@ describe('every answer', () => {
     }
   });
 
-  it('to HEAD is that to GET without its body', async () => {
+  it('to HEAD is the answer to GET without its body', async () => {
     for (const path of ['/livez', '/v1/account', '/v1/quotes/qt_1']) {
       const [head, whole] = [await fetchBare(`HEAD ${path}`), await fetchBare(`GET ${path}`)];
       expect(head.status).toBe(whole.status);
@@ -231,7 +231,7 @@ describe('every answer', () => {
     }
   });
 
-  it('to an unknown method names those that every route has', async () => {
+  it('to an unknown method names the allowed methods of the route', async () => {
     for (const { path } of routes) {
       const answer = await fetchBare(`PUT ${path.replace(':id', 'po_1')}`);
       const methods = routes.filter((route) => route.path === path).map(({ method }) => method);
@@ -295,7 +295,7 @@ describe('an answer that is not read', () => {
   /** More than the buffers on both ends hold. */
   const page = Buffer.alloc(32 * 1024 * 1024, 'x');
 
-  it('ends its connection when its time is over, and those behind it are given up', async () => {
+  it('closes its connection when its time is over, and drops the requests behind it', async () => {
     const given: string[] = [];
     const { server, url, stop } = await listen(limits, (request, response) => {
       response.once('close', () => given.push(request.url ?? ''));
@@ -314,7 +314,7 @@ describe('an answer that is not read', () => {
     await stop(0);
   });
 
-  it('is waited for as long as its request is being answered', async () => {
+  it('is not cut off while its request is being answered', async () => {
     const { url, stop } = await listen(limits, (_request, response) => {
       setTimeout(() => response.end('late'), 4 * limits.answerMs);
     });
@@ -332,7 +332,7 @@ function connectionsOf(server: NetServer): Promise<number> {
   });
 }
 
-describe('a connection that has shown no key', () => {
+describe('a connection without a valid key', () => {
   const hello = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
   const asCustomer: RequestListener = (request, response) => {
     if (request.headers['x-key'] !== undefined) trusted.add(request.socket);
@@ -344,7 +344,7 @@ describe('a connection that has shown no key', () => {
     return (await wire.answer()).status;
   };
 
-  it('is closed soon after its answer; a customer’s stays', async () => {
+  it('is closed soon after its answer, while a customer’s stays', async () => {
     const { url, stop } = await listen({ ...httpLimits, strangerIdleMs: 200 }, asCustomer);
     const [stranger, customer] = await Promise.all([openWire(url), openWire(url)]);
     await ask(customer, customerHello);
@@ -356,7 +356,7 @@ describe('a connection that has shown no key', () => {
     await stop(0);
   });
 
-  it('gives way to a newer one of its address', async () => {
+  it('is closed for a newer one of its address', async () => {
     const { url, stop } = await listen({ ...httpLimits, anonymous: 2 }, asCustomer);
     const customer = await openWire(url);
     await ask(customer, customerHello);
@@ -370,7 +370,7 @@ describe('a connection that has shown no key', () => {
     await stop(0);
   });
 
-  it('gives way to whoever comes when there are as many as there may be', async () => {
+  it('is closed for a newer one when the maximum number is reached', async () => {
     const { url, stop } = await listen({ ...httpLimits, connections: 3 }, asCustomer);
     const customer = await openWire(url);
     await ask(customer, customerHello);
@@ -384,7 +384,7 @@ describe('a connection that has shown no key', () => {
     await stop(0);
   });
 
-  it('is not counted where it is of a proxy that is trusted, and stays', async () => {
+  it('is not counted and stays open if it comes from a trusted proxy', async () => {
     const limits = { ...httpLimits, anonymous: 1, strangerIdleMs: 100 };
     const { url, stop } = await listen(limits, asCustomer, ['127.0.0.0/8']);
     const wires = await Promise.all(Array.from({ length: 3 }, () => openWire(url)));
@@ -411,7 +411,7 @@ describe('the log line of a request', () => {
         : z.record(z.string(), z.unknown()).parse(JSON.parse(text));
     });
 
-  it('has the account, the id of the key and the address, and nothing that is secret', async () => {
+  it('contains the account, the id of the key and the address, and no secrets', async () => {
     const answer = await fetchBare('GET /v1/account');
     const line = await lineOf(api.lines, answer.headers.get('request-id'));
     const [key] = await data.database<{ id: string; accountId: string }[]>`
@@ -427,7 +427,7 @@ describe('the log line of a request', () => {
     expect(Object.keys(other)).not.toContain('account');
   });
 
-  it('has the address that a trusted proxy tells, and no other’s invention', async () => {
+  it('contains the address that a trusted proxy reports, but no forged one', async () => {
     const ask = async (process: ApiProcess, forwarded: string) => {
       const answer = await fetch(`${process.url}/livez`, {
         headers: { 'x-forwarded-for': forwarded },
@@ -456,7 +456,7 @@ async function isReached(url: string): Promise<boolean> {
 }
 
 describe('SIGTERM', () => {
-  it('first says that it is not ready, then answers what was sent, closes the rest and ends', async () => {
+  it('reports not ready, answers what was sent, closes the rest, then exits', async () => {
     const stopped = await startApiProcess(data.urls.api, { STOP_NOTICE_SECONDS: '2' });
     const head = post('/v1/quotes', `Content-Length: ${form.length}\r\n`);
     const wires = await Promise.all(Array.from({ length: 2 }, () => openWire(stopped.url)));
@@ -487,7 +487,7 @@ describe('SIGTERM', () => {
     expect(await stopped.part.exited).toMatchObject({ code: 0 });
   });
 
-  it('does not wait for ever for a request that never ends', async () => {
+  it('does not wait forever for a request that never ends', async () => {
     const stopped = await startApiProcess(data.urls.api);
     const wire = await openWire(stopped.url);
     wire.write(`${post('/v1/quotes', 'Content-Length: 50\r\n')}{`);
@@ -504,7 +504,7 @@ async function isUnready({ metricsUrl }: ApiProcess): Promise<true | undefined> 
 }
 
 describe('/readyz, beside the metrics', () => {
-  it('asks the database once for all who ask within two seconds', async () => {
+  it('queries the database once for all requests within two seconds', async () => {
     const line = await openCountingLine(data.url);
     const asked = await startApiProcess(line.url);
     const ready = () => fetch(`${asked.metricsUrl}/readyz`);
@@ -557,7 +557,7 @@ it.each([
   ['a tunnel', 'CONNECT planted-in-a-header:22 HTTP/1.1\r\nHost: a\r\n\r\n', '127.0.5.3'],
   ['Expect', 'GET /planted-in-a-header HTTP/1.1\r\nHost: a\r\nExpect: x\r\n\r\n', '127.0.5.4'],
 ])(
-  'logs of what %s refuses why and whom, and nothing of what was sent',
+  'logs why and for whom %s refuses a request, and nothing that was sent',
   async (_, sent, address) => {
     const wire = await openWire(api.url, address);
     wire.write(sent);
@@ -594,7 +594,7 @@ describe('an answer is compressed', () => {
   }
 
   it.each(['/v1/corridors', '/openapi.json', '/docs/scalar.js'])(
-    'where %s is asked for so, and says the same',
+    'when %s is requested with gzip, and decompresses to the same bytes',
     async (path) => {
       const plain = await sent(path);
       expect(plain.headers['content-encoding']).toBeUndefined();
@@ -615,7 +615,7 @@ describe('an answer is compressed', () => {
     },
   );
 
-  it('not where it is short, and also where it is a long refusal', async () => {
+  it('if it is long, even a refusal, but not if it is short', async () => {
     const short = await sent('/v1/balances', 'gzip');
     expect(short.headers['content-encoding']).toBeUndefined();
     const names = Array.from({ length: 50 }, (_, index) => `unknown${index}=1`);
@@ -626,7 +626,7 @@ describe('an answer is compressed', () => {
     expect(told.parse(JSON.parse(gunzipSync(refusal.bytes).toString())).errors).toHaveLength(50);
   });
 
-  it('and is not sent again to whoever has it, packed or not', async () => {
+  it('and not sent again to a client that has it, compressed or not', async () => {
     const { headers } = await sent('/openapi.json', 'gzip');
     for (const acceptEncoding of ['gzip', 'identity']) {
       const again = await request(`${api.url}/openapi.json`, {

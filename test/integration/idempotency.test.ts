@@ -267,7 +267,7 @@ async function countKeys(accountId: string): Promise<number> {
   return rows.count;
 }
 
-it('every route that writes has its line here', () => {
+it('every route that writes is covered here', () => {
   const all = routes
     .filter(({ method }) => method !== 'get')
     .map(({ method, path }) => `${method.toUpperCase()} ${path}`);
@@ -275,7 +275,7 @@ it('every route that writes has its line here', () => {
 });
 
 describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
-  it('sent 20 times at once does what it does when sent once', async () => {
+  it('has the effect of one request when sent 20 times at once', async () => {
     const once = await openCaller(write);
     await send(once.client, once.asked, 'a-key');
     const often = await openCaller(write);
@@ -291,7 +291,7 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
     expect(await worldOf(often.accountId)).toEqual(await worldOf(once.accountId));
   });
 
-  it('in quotes is the same request', async () => {
+  it('is the same request if the key is sent in quotes', async () => {
     const { client, asked, accountId } = await openCaller(write);
     const first = await send(client, asked, 'a-key');
     const before = await worldOf(accountId);
@@ -301,7 +301,7 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
     expect(await worldOf(accountId)).toEqual(before);
   });
 
-  it('for something else is refused, and says what differs', async () => {
+  it('is refused for a different request, and the answer says what differs', async () => {
     const { client, asked, other, accountId } = await openCaller(write);
     const first = await send(client, asked, 'a-key');
     const before = await worldOf(accountId);
@@ -325,14 +325,14 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
     expect(await worldOf(accountId)).toEqual(before);
   });
 
-  it('for two things at once does one of them', async () => {
+  it('carries out one of two different requests sent at once', async () => {
     const { client, asked, other, accountId } = await openCaller(write);
     const answers = await Promise.all([asked, other].map((one) => send(client, one, 'a-key')));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([write.status, 422]));
     expect(await countKeys(accountId)).toBe(1);
   });
 
-  it('of two accounts are two requests', async () => {
+  it('is a separate request for each of two accounts', async () => {
     const callers = [await openCaller(write), await openCaller(write)];
     for (const { client, asked } of callers) {
       const answer = await send(client, asked, 'a-key');
@@ -342,7 +342,7 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
   });
 });
 
-it('a payout with null for what may be left out is the same request as one without it', async () => {
+it('a payout with null for optional parameters is the same request as one without', async () => {
   const { client } = system;
   const sent = payout(await addBeneficiary(client), 'simulate: never settle');
   const send = (json: object) => {
@@ -361,7 +361,7 @@ it('a payout with null for what may be left out is the same request as one witho
   });
 });
 
-describe('with the key of a beneficiary', () => {
+describe('with the idempotency key of a beneficiary', () => {
   const american = {
     ...{ type: 'business', name: 'Babbage Engines', country: 'US', currency: 'USD' },
     ...{ account_number: '000123456789', routing_number: '021000021' },
@@ -369,7 +369,7 @@ describe('with the key of a beneficiary', () => {
   const add = (client: ApiClient, form: Form) =>
     client('POST /v1/beneficiaries', { form, idempotencyKey: 'a-key' });
 
-  it('nobody can find out the details of its account one by one', async () => {
+  it('its account details cannot be guessed one by one', async () => {
     const { apiKey } = await createTestAccount(system.database);
     const client = createClient(system.apiUrl, apiKey);
     expect((await add(client, american)).status).toBe(201);
@@ -398,7 +398,7 @@ describe('with the key of a beneficiary', () => {
   });
 });
 
-it('requests that wait for a key hold a share of the connections, and others go on', async () => {
+it('requests that wait for a key use only some connections, so others go on', async () => {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
   const ask = () => client('POST /v1/quotes', { form: quote, idempotencyKey: 'a-key' });
@@ -427,7 +427,7 @@ it('requests that wait for a key hold a share of the connections, and others go 
   );
 });
 
-it('a key of any route is refused on every other one, and nothing happens', async () => {
+it('a key of any route is refused on every other route without any effect', async () => {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
   const all: { readonly route: string; readonly asked: Asked }[] = [];
@@ -512,7 +512,7 @@ describe('when the API dies after the database has committed and before it has a
   });
   afterAll(() => next?.stop());
 
-  it.each(Object.entries(writes))('%s is done once by whoever repeats it', async (route, write) => {
+  it.each(Object.entries(writes))('%s takes effect once when it is repeated', async (route, write) => {
     const once = await openCaller(write);
     const wanted = await send(once.client, once.asked, 'a-key');
     const { accountId, apiKey, asked } = exactlyOne(callers.get(route));
@@ -531,7 +531,7 @@ describe('a key that another request holds', () => {
     ['POST /v1/quotes', { form: quote }],
     ['POST /v1/payouts', { form: payout('bnf_none', 'Invoice') }],
     ['POST /v1/batches', { json: { payouts: [payout('bnf_none', 'Invoice')] } }],
-  ])('has %s wait for a moment, and then come again', async (request, body) => {
+  ])('makes %s wait for a moment, then asks it to try again', async (request, body) => {
     const key = `held-${request.split('/').at(-1)}`;
     await transaction(system.database, async (sql) => {
       await sql`
@@ -548,7 +548,7 @@ describe('a key that another request holds', () => {
   });
 });
 
-it('a key is free again where the object that it names does not exist', async () => {
+it('a key can be reused after its request named an object that does not exist', async () => {
   const id = await addBeneficiary(system.client);
   const idempotencyKey = 'a-name-mistyped';
   const wrong = await system.client('DELETE /v1/beneficiaries/bnf_0typo', { idempotencyKey });

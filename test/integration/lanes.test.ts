@@ -13,8 +13,8 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
-describe('the batch lane, which gives way to everything else', () => {
-  it('has no workflow task to finish in time: those of batches are the single lane’s', async () => {
+describe('the batch lane, which has the lowest priority', () => {
+  it('runs no workflow tasks: those of batches run in the single lane', async () => {
     await system.startWorker('single');
     const payer = await openBatchPayer(system, 2_000n);
     const id = await payer.send([payer.item('plain')]);

@@ -61,7 +61,7 @@ function inboxOf(id: string, length: number): Promise<readonly InboxLine[]> {
 }
 
 describe('a return', () => {
-  it('after the workflow has closed gives the net back and keeps the fee', async () => {
+  it('after the workflow has closed refunds the net amount and keeps the fee', async () => {
     const payer = await openPayer(system);
     await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['payout.returned'] },
@@ -99,7 +99,7 @@ describe('a return', () => {
     });
   });
 
-  it('of less than was sent is our cost and not the customer’s', async () => {
+  it('of less than was sent costs us the difference, not the customer', async () => {
     const { payer, id } = await finished('an ordinary payout', 'settled');
     const row = await rowOf(system, id);
     const returnedMinor = (row.receiveMinor ?? 0n) - 150n;
@@ -124,7 +124,7 @@ describe('a return', () => {
     expect(JSON.parse(hook.body)).toMatchObject({ data: { id, status: 'returned' } });
   });
 
-  it('of more than was sent posts nothing and waits for a person', async () => {
+  it('of more than was sent posts nothing and needs attention', async () => {
     const { payer, id } = await finished('an ordinary payout', 'settled');
     const row = await rowOf(system, id);
     const amount = String((row.receiveMinor ?? 0n) + 1n);
@@ -169,8 +169,8 @@ async function writeOff(id: string): Promise<void> {
   await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe(status);
 }
 
-describe('a settlement that arrives after the money was given back', () => {
-  it('is booked to suspense once, however often it is told', async () => {
+describe('a settlement that arrives after the money was released', () => {
+  it('is booked to suspense once, however often it is reported', async () => {
     const { payer, id } = await finished('simulate: reject AC04', 'failed');
     const row = await rowOf(system, id);
     expect(await callBack(system, [newsOf(row, { type: 'settled' })])).toBe(200);
@@ -189,7 +189,7 @@ describe('a settlement that arrives after the money was given back', () => {
     await writeOff(id);
   });
 
-  it('is booked once where one callback tells it twice', async () => {
+  it('is booked once if one callback reports it twice', async () => {
     const { payer, id } = await finished('simulate: reject AC04', 'failed');
     const row = await rowOf(system, id);
     const twice = [newsOf(row, { type: 'settled' }), newsOf(row, { type: 'settled' })];
@@ -222,7 +222,7 @@ async function expectSuspense(payer: Payer, row: PayoutRow): Promise<void> {
 }
 
 describe('a rejection after the settlement', () => {
-  it('waits for a person, who reads both facts, and changes nothing', async () => {
+  it('changes nothing and needs attention, with both facts recorded', async () => {
     const { payer, id } = await finished('an ordinary payout', 'settled');
     const row = await rowOf(system, id);
     const rejection = newsOf(row, { type: 'rejected', code: 'AC06', reason: 'Blocked.' });
@@ -247,7 +247,7 @@ describe('a rejection after the settlement', () => {
     expect((await rowOf(system, id)).attentionReason).toBe('contradiction');
   });
 
-  it('is gone with an audit line once an operator has confirmed the settlement', async () => {
+  it('is resolved with an audit line when an operator confirms the settlement', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const row = await rowOf(system, id);
     await callBack(system, [newsOf(row, { type: 'rejected', code: 'AC06' })]);
@@ -257,7 +257,7 @@ describe('a rejection after the settlement', () => {
 });
 
 describe('a settlement that arrives while the answer of the rail is awaited', () => {
-  it('writes sent and settled one after the other, with an event each', async () => {
+  it('records sent and then settled, with an event each', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     const row = await untilSubmitted(system, id);
@@ -282,7 +282,7 @@ describe('a callback', () => {
     ['with another body than the signed one', { signedBody: '{"events":[]}' }],
     ['from six minutes ago', { sentAtMs: Date.now() - 6 * 60_000 }],
     ['from six minutes ahead', { sentAtMs: Date.now() + 6 * 60_000 }],
-  ])('%s is refused, and nothing of it is kept', async (_which, forgery) => {
+  ])('%s is refused, and nothing of it is stored', async (_which, forgery) => {
     const { payer, id } = await finished('simulate: reject AC04', 'failed');
     const before = await linesInTheInbox();
     const news = newsOf(await rowOf(system, id), { type: 'settled' });
@@ -292,7 +292,7 @@ describe('a callback', () => {
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
   });
 
-  it('about a key that we never gave is kept and wakes nobody', async () => {
+  it('with a key that we never issued is stored and wakes no workflow', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const stranger = { ...(await rowOf(system, id)), id: 'po_of_somebody_else' };
     const news = newsOf(stranger, { type: 'settled' });
@@ -308,7 +308,7 @@ describe('a callback', () => {
     );
   });
 
-  it('under the id of another one is a fact of its own where it says something else', async () => {
+  it('that reuses an event id with different content is a separate fact', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const first = newsOf(await rowOf(system, id), { type: 'settled' });
     const other = { ...first, type: 'rejected', code: 'AC04' } as const;
@@ -321,7 +321,7 @@ describe('a callback', () => {
     expect(await untilParked(system, id)).toMatchObject({ attentionReason: 'contradiction' });
   });
 
-  it('under the id of another payout’s is a fact of its own, also where it says the same', async () => {
+  it('that reuses an event id for another payout is a separate fact', async () => {
     const [first, second] = await Promise.all([
       finished('an ordinary payout', 'settled'),
       finished('an ordinary payout', 'settled'),
@@ -335,7 +335,7 @@ describe('a callback', () => {
     await untilStatus(second.payer.client, second.id, 'returned');
   });
 
-  it('about a payout that was refused has it wait for two people, and never be repeated', async () => {
+  it('about a refused payout requires two operators, and forbids a retry', async () => {
     const payer = await openPayer(system);
     const refused = await payer.ask('more than there is', { amount: '200000' });
     const id = textOf(refused, 'payout');
@@ -359,7 +359,7 @@ describe('a callback', () => {
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
   });
 
-  it('that says what is known wakes nobody', async () => {
+  it('that reports a known fact wakes no workflow', async () => {
     const { id } = await finished('an ordinary payout', 'settled');
     const before = await system.temporal.workflow.getHandle(id).describe();
     expect(await callBack(system, [newsOf(await rowOf(system, id), { type: 'settled' })])).toBe(
@@ -371,7 +371,7 @@ describe('a callback', () => {
     expect(after.runId).toBe(before.runId);
   });
 
-  it('that changes nothing leaves no final payout behind for the sweep', async () => {
+  it('that changes nothing leaves no final payout for the sweep to wake', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     await untilSubmitted(system, id);

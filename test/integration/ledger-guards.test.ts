@@ -131,7 +131,7 @@ describe('the ledger refuses', () => {
     'truncate ledger_entries cascade',
     // The entries refer to the payouts, so this would truncate them too.
     'truncate payouts cascade',
-  ])('any change of what is posted: %s', async (statement) => {
+  ])('any change to what is posted: %s', async (statement) => {
     await expect(database.unsafe(statement)).rejects.toThrow(/append-only/);
   });
 
@@ -143,7 +143,7 @@ describe('the ledger refuses', () => {
     expect(await balances()).toEqual(after);
   });
 
-  it('to take more than a customer has, to the last minor unit', async () => {
+  it('to debit more than a customer has, even by one minor unit', async () => {
     const { account } = await createTestAccount(database, { funds: { USD: 999n } });
     const owned = { mode: 'test', accountId: account.id, payoutId: null } as const;
     const payoutId = await payoutIn('processing', account.id);
@@ -191,7 +191,7 @@ const transfer = (changes: Readonly<Record<string, string>>) => {
     values (${Object.values(values).join(', ')})`);
 };
 
-describe('a posting moves a balance, and nothing else does:', () => {
+describe('only a posting moves a balance:', () => {
   it('an entry does not mix test and live accounts', async () => {
     await createTestAccount(database, { mode: 'live', funds: { USD: 5n } });
     const before = await balances();
@@ -265,7 +265,7 @@ describe('the history of a balance', () => {
     return rows.map((row) => row.amountMinor).reverse();
   }
 
-  it('has what was committed first before what a longer transaction has posted', async () => {
+  it('lists what was committed first before the postings of a longer transaction', async () => {
     const { account } = await createTestAccount(database, { funds: {} });
     const { id } = account;
     await database.begin(async (long) => {
@@ -286,7 +286,7 @@ describe('the history of a balance', () => {
     expect(entries?.amounts.map(BigInt)).toEqual([1n, 2n, 3n]);
   });
 
-  it('is timed when the balance is had, not when it is waited for', async () => {
+  it('is timed when the lock on the balance is acquired, not when it is requested', async () => {
     const { account } = await createTestAccount(database, { funds: { JPY: 1n } });
     const { id } = account;
     let waiting: Promise<void> = Promise.resolve();
@@ -344,7 +344,7 @@ it('a batch is not complete before the last move of its items', async () => {
   expect(row).toEqual({ isAfter: true });
 });
 
-describe('what was written down stays: it is refused to change', () => {
+describe('what was recorded stays: it is refused to change', () => {
   it.each([
     "account_id = 'acc_1'",
     "source_currency = 'JPY'",
@@ -386,13 +386,13 @@ describe('what was written down stays: it is refused to change', () => {
     'mode',
     'account_id',
     'batch_id',
-  ])('what was asked of a payout that is not decided yet: %s', async (column) => {
+  ])('what was requested for a payout that is not decided yet: %s', async (column) => {
     const { id } = await requestPayout(database, caller.account.id);
     const changed = database.unsafe(`update payouts set ${column} = null where id = '${id}'`);
     await expect(changed).rejects.toThrow(/what was asked .* is frozen/);
   });
 
-  it('the amount that was asked of a payout', async () => {
+  it('the amount that was requested for a payout', async () => {
     const id = newId('payout');
     await database`
       insert into payouts (id, account_id, mode, driver, beneficiary_id, amount, fixed_side)
@@ -413,13 +413,13 @@ describe('what was written down stays: it is refused to change', () => {
     }
   });
 
-  it('the reason of a status that it has already', async () => {
+  it('the reason of the current status', async () => {
     const id = await payoutIn('failed');
     const changed = database`update payouts set status_reason = 'another' where id = ${id}`;
     await expect(changed).rejects.toThrow(/history .* written by its moves/);
   });
 
-  it('the facts that have moved it', async () => {
+  it('the facts that have moved a payout', async () => {
     const id = await payoutIn('settled');
     await database`update payouts set applied_facts = '{7}' where id = ${id}`;
     await database`update payouts set applied_facts = applied_facts || '{9}' where id = ${id}`;
@@ -434,7 +434,7 @@ describe('what was written down stays: it is refused to change', () => {
     "update rail_inbox set rail_event_id = 'another'",
     'update rail_inbox set payout_id = null',
     'delete from rail_inbox',
-  ])('what a rail has said: %s', async (statement) => {
+  ])('what a rail has reported: %s', async (statement) => {
     const { id } = await requestPayout(database, caller.account.id);
     const report = { kind: 'settled', amountMinor: 1n, currency: 'EUR' } as const;
     await storeRailEvents(database, 'sandbox', [{ id: `test:${id}`, key: id, report }]);
@@ -442,7 +442,7 @@ describe('what was written down stays: it is refused to change', () => {
   });
 });
 
-describe('the moves of a payout', () => {
+describe('the status transitions of a payout', () => {
   it('are the same in the database and in the code', async () => {
     const rows = await database<{ fromStatus: string; toStatus: string }[]>`
       select from_status, to_status from payout_moves`;
@@ -507,7 +507,7 @@ describe('an accepted payout', () => {
     await expect(changed).rejects.toThrow(/frozen/);
   });
 
-  it('has a net amount that is what the fee leaves', async () => {
+  it('has a net amount that equals the amount less the fee', async () => {
     const id = await payoutIn('sent');
     const changed = database`update payouts set net_minor = 901 where id = ${id}`;
     await expect(changed).rejects.toMatchObject(checkViolation);
@@ -532,7 +532,7 @@ describe('a payout', () => {
   );
 
   it.each(['fee_minor', 'receive_minor', 'rate', 'source_currency', 'fee_terms_id'])(
-    'that is accepted is accepted whole, with %s',
+    'cannot be accepted without %s',
     async (column) => {
       const id = await payoutIn('pending');
       const changed = database.begin(async (sql) => {
@@ -549,7 +549,7 @@ describe('a payout', () => {
     },
   );
 
-  it('of a test account reaches the sandbox bank alone', async () => {
+  it('of a test account reaches only the sandbox bank', async () => {
     const id = await payoutIn('pending');
     const changed = database`
       update payouts set status = 'processing', rail = 'swift', source_currency = 'USD',
@@ -603,7 +603,7 @@ describe('the migrations', () => {
     await database`delete from migrations where name = '9999_newer.sql'`;
   });
 
-  it('in steps are refused where nothing counts what they change', async () => {
+  it('in steps are refused if their changed rows cannot be counted', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
     const folder = pathToFileURL(`${directory}/`);
     onTestFinished(() => rm(directory, { recursive: true }));

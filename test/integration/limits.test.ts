@@ -163,7 +163,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     expect(await used(account.id, destination)).toBe(125_000n);
   });
 
-  it('exactly one is accepted when the first money comes while a list waits for other money', async () => {
+  it('exactly one is accepted when funds arrive while a list waits for another balance', async () => {
     const { account } = await createTestAccount(system.database, { funds: { EUR: 1_000_000n } });
     await limit(account.id, { day: '1300' });
     const listed = [
@@ -191,7 +191,7 @@ describe('of payouts that exceed the limit of a day together', () => {
     expect(await used(account.id)).toBe(125_000n);
   });
 
-  it('as many are accepted as fit, whether they come alone or in batches', async () => {
+  it('as many are accepted as the limit allows, sent alone or in batches', async () => {
     const payer = await openBatchPayer(system, 10_000_000n);
     await limit(payer.accountId, { day: '777.77' });
     const amounts = Array.from({ length: 40 }, (_, index) => `${1_000 + 37 * index}`);
@@ -216,7 +216,7 @@ describe('of payouts that exceed the limit of a day together', () => {
 });
 
 describe('a batch', () => {
-  it('is taken in its order as far as the limits go, as its preview says', async () => {
+  it('is accepted in order as far as the limits allow, as its preview says', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     await limit(payer.accountId, { payout: '60', day: '100' });
     const amounts = ['5000', '6001', '4000', '2000', '1000', '200'];
@@ -273,7 +273,7 @@ describe('a limit of a corridor', () => {
     return { ...payer, domestic, pay };
   }
 
-  it('counts what was accepted before, refuses from its boundary on, and takes back what failed', async () => {
+  it('counts earlier payouts, refuses beyond its boundary, and frees what failed', async () => {
     const { client, accountId, domestic, pay } = await openPayerOfTwo();
     const rejected = { reference: 'simulate: reject AC04' };
     const failing = textOf(await pay('1000', rejected), 'id');
@@ -319,7 +319,7 @@ describe('a limit of a corridor', () => {
     expect((await pay('200')).status).toBe(201);
   });
 
-  it('holds for its items of a batch alone, as the preview says', async () => {
+  it('applies only to its own items of a batch, as the preview says', async () => {
     const payer = await openPayerOfTwo();
     await limit(payer.accountId, { destination: 'EUR', day: '50' });
     const payouts = [
@@ -351,7 +351,7 @@ describe('a limit of a corridor', () => {
 });
 
 describe('what counts towards a limit', () => {
-  it('is what was accepted and has not ended failed, canceled or returned', async () => {
+  it('is what was accepted and did not fail or get canceled or returned', async () => {
     const payer = await openPayer(system);
     await limit(payer.accountId, { day: '500' });
     await limit(payer.accountId, { destination: 'EUR', day: '500' });
@@ -378,7 +378,7 @@ describe('what counts towards a limit', () => {
     expect(await payer.ask('the rest', { amount: '40000' })).toMatchObject({ status: 201 });
   });
 
-  it('includes what was accepted before there was a limit, and not what was before its window', async () => {
+  it('includes what was accepted before the limit existed, but not before its window', async () => {
     const payer = await openPayer(system);
     const failing = await payer.send('simulate: reject AC04');
     await payer.send('before');
@@ -404,7 +404,7 @@ describe('what counts towards a limit', () => {
          and day < date_trunc('month', now() at time zone 'UTC')::date`;
   });
 
-  it('is nothing for an account without limits, which writes no row', async () => {
+  it('is not recorded for an account without limits', async () => {
     const payer = await openPayer(system);
     await untilStatus(payer.client, await payer.send('unlimited'), 'settled');
     expect(
@@ -418,7 +418,7 @@ describe('what counts towards a limit', () => {
 });
 
 describe('an operator', () => {
-  it('sets a limit below what is used, changes one alone, and ends it', async () => {
+  it('can set a limit below what is used, change a single limit, and end it', async () => {
     const payer = await openPayer(system);
     await payer.send('used');
     await limit(payer.accountId, { day: '50', month: '1000' });
@@ -460,7 +460,7 @@ describe('an operator', () => {
     ).toHaveLength(0);
   });
 
-  it('is the only one who sets limits', async () => {
+  it('is the only role that can set limits', async () => {
     const { account } = await createTestAccount(system.database);
     const none = { destination: null, payoutMinor: null, dayMinor: 1n, monthMinor: null };
     const set = setLimits(system.worker, { ...none, accountId: account.id, currency: 'USD' });
@@ -470,7 +470,7 @@ describe('an operator', () => {
   });
 });
 
-it('a key that may only send payouts learns that it is too much, and not what was sent', async () => {
+it('a key that may only send payouts learns that a limit is exceeded, not which amount', async () => {
   const payer = await openBatchPayer(system, 100_000n);
   await limit(payer.accountId, { day: '50' });
   const key = createApiKey('test');
@@ -484,7 +484,7 @@ it('a key that may only send payouts learns that it is too much, and not what wa
   expect(body).toMatchObject({ status_reason_text: 'A limit of the account would be exceeded.' });
 });
 
-describe('a beneficiary that is new', () => {
+describe('a new beneficiary', () => {
   /** Runs `corridor limits new-payee` for USD, and returns its output. */
   async function delayNew(accountId: string, flags: Readonly<Record<string, string>>) {
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
@@ -502,7 +502,7 @@ describe('a beneficiary that is new', () => {
            updated_at = updated_at - interval '1441 minutes'
      where account_id = ${accountId}`;
 
-  it('receives no more than the sum, until it is a day old', async () => {
+  it('receives no more than the configured amount until it is a day old', async () => {
     const { client, accountId, ask, send } = await openPayer(system);
     expect(await delayNew(accountId, { above: '50.00' })).toContain('50.00 a payout');
     const refused = await ask('Too much', { amount: '5001' });
@@ -529,7 +529,7 @@ describe('a beneficiary that is new', () => {
     await send('Without a rule');
   });
 
-  it('is shown to its account among the limits', async () => {
+  it('has its limit listed among the account’s limits', async () => {
     const { client, accountId } = await openPayer(system);
     expect((await client('GET /v1/limits')).body).toMatchObject({ data: [] });
     await limit(accountId, { payout: '400.00', day: '900.00' });
@@ -548,7 +548,7 @@ describe('a beneficiary that is new', () => {
     [{ above: '1', hours: '721' }, '--hours expects a number of hours, 1 to 720'],
     [{ above: '1', hours: '0' }, '--hours expects'],
     [{}, '--above is missing'],
-  ])('is not delayed by %j', async (flags, message) => {
+  ])('is not delayed by the invalid flags %j', async (flags, message) => {
     const { accountId } = await openPayer(system);
     await expect(delayNew(accountId, flags)).rejects.toThrow(message);
   });

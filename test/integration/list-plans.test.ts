@@ -168,8 +168,8 @@ const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[]
   ['a moment', { created: { gte: old, lte: old } }, 1],
 ];
 
-describe('among a million payouts, what waits', () => {
-  it('is read by indexes: a few rows for each account and endpoint, and what is counted', async () => {
+describe('among a million payouts, the backlog', () => {
+  it('is read by indexes: a few rows for each account and endpoint, and those counted', async () => {
     const plans = await reader.plansOf(() => readBacklog(reader.database));
     const [plan] = plans;
     expect(plans).toHaveLength(1);
@@ -218,7 +218,7 @@ describe('among a million payouts, a page of an account’s', () => {
     await isCheap(() => listPayouts(reader.database, 'acc_0', pageOf(filter), filter), count, most);
   });
 
-  it('several statuses are too broad where one is given up before the other fills the page', async () => {
+  it('several statuses are too broad if one is given up before the other fills the page', async () => {
     await withoutTimeouts(test.database, async (sql) => {
       await sql`select set_config('session_replication_role', 'replica', true)`;
       await sql`insert into accounts (id, mode, name, api_version)
@@ -296,7 +296,7 @@ describe('among a million payouts, a page of an account’s', () => {
   });
 });
 
-describe('among a million payouts, what operators look at', () => {
+describe('among a million payouts, what operators see:', () => {
   it.each<[string, () => Promise<readonly unknown[]>, number, number]>([
     ['the stuck', () => stuckPayouts(reader.database, {}), 0, 100],
     ['one that settled', () => callbacksOf(reader.database, settledId), 1, 10],
@@ -335,7 +335,7 @@ describe('among a million payouts, what operators look at', () => {
 });
 
 describe('the arrivals of some days', () => {
-  it('are found among a million payouts by their time', async () => {
+  it('are found by their time among a million payouts', async () => {
     // The payouts end on 21 November 2026, one per second; one in ten has entries.
     const sinceMs = Date.now() - Date.parse('2026-11-21T00:00:00Z');
     const days = Math.ceil(sinceMs / (24 * 60 * 60_000));

@@ -81,7 +81,7 @@ async function interrupt({ part }: Listening) {
 const soon = { timeout: 10_000 };
 
 describe('corridor listen', () => {
-  it('prints what happens from now on, and forwards it signed with the secret that it shows', async () => {
+  it('prints new events, and forwards them signed with the secret that it shows', async () => {
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
     await happen();
@@ -99,7 +99,7 @@ describe('corridor listen', () => {
     await interrupt(listening);
   });
 
-  it('goes on where it was, with the same secret', async () => {
+  it('resumes where it stopped, with the same secret', async () => {
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
     const flags = ['--forward', receiver.url];
@@ -117,7 +117,7 @@ describe('corridor listen', () => {
     await interrupt(second);
   });
 
-  it('goes on over a restart of the API, and without a receiver', async () => {
+  it('survives a restart of the API and a missing receiver', async () => {
     const port = String(await freePort());
     const start = () => startApiProcess(system.urls.api, { API_PORT: port });
     const api = await start();
@@ -177,7 +177,7 @@ describe('corridor listen', () => {
     await expect.poll(isThere, soon).toBe(false);
   });
 
-  it('shows the types that are asked for', async () => {
+  it('shows only the requested event types', async () => {
     await happen();
     const none = await listen(['--from', '0', '--events', 'payout.settled,payout.failed']);
     const all = await listen(['--from', '0', '--events', 'batch.completed']);

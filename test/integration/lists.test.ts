@@ -99,8 +99,8 @@ async function walk(
   throw new Error(`${path} has no end.`);
 }
 
-describe('who walks the payouts page by page', () => {
-  it('meets each once although a status is named twice', async () => {
+describe('paging through payouts', () => {
+  it('returns each once even if a status is named twice', async () => {
     const owner = await openOwner();
     const ids = [await record(owner), await record(owner)];
     const page = await list(owner.client, '/v1/payouts?status=pending&status=pending');
@@ -109,7 +109,7 @@ describe('who walks the payouts page by page', () => {
     expect(seen).toEqual(ids.toReversed());
   });
 
-  it('meets each once and misses none, also of one moment, while others arrive', async () => {
+  it('returns each once, even those of the same instant, while others arrive', async () => {
     const owner = await openOwner();
     const first = await recordTogether(owner, 17);
     const second = [await record(owner), await record(owner)];
@@ -132,7 +132,7 @@ describe('who walks the payouts page by page', () => {
     expect(seen).toEqual([...ids].sort().reverse());
   });
 
-  it('comes back the same way with ending_before, the nearest first to be answered', async () => {
+  it('goes back with ending_before, starting with the nearest page', async () => {
     const owner = await openOwner();
     const newestFirst = [...(await recordTogether(owner, 9))].sort().reverse();
     const back = await list(owner.client, `/v1/payouts?limit=3&ending_before=${newestFirst[7]}`);
@@ -144,7 +144,7 @@ describe('who walks the payouts page by page', () => {
   });
 });
 
-describe('payouts are found by', () => {
+describe('payouts can be found by', () => {
   let owner: Owner;
   let other: Owner;
   const made: Record<string, string> = {};
@@ -211,7 +211,7 @@ describe('payouts are found by', () => {
     expect(await found(`batch=${made['batch']}&beneficiary=${made['beneficiary']}`)).toEqual([]);
   });
 
-  it('the time they were created at, with bounds that include it or not', async () => {
+  it('their creation time, with inclusive and exclusive bounds', async () => {
     const read = await owner.client(`GET /v1/payouts/${made['yen']}`);
     const at = textOf(read, 'created_at');
     const at2 = new Date(Date.parse(at) + 1).toISOString();
@@ -245,14 +245,14 @@ describe('payouts are found by', () => {
     }
   });
 
-  it('a currency that only the decision has found out', async () => {
+  it('a currency that only the decision determines', async () => {
     const id = await record(owner, { sourceCurrency: null, destinationCurrency: 'EUR' });
     expect(await found('source_currency=SEK')).toEqual([]);
     await system.database`update payouts set source_currency = 'SEK' where id = ${id}`;
     expect(idsOf(await list(owner.client, '/v1/payouts?source_currency=SEK'))).toEqual([id]);
   });
 
-  it('nobody else, whatever is asked', async () => {
+  it('no other account, whatever the query', async () => {
     const mine = [owner, other].map((who) => list(who.client, '/v1/payouts?limit=100'));
     const [owned = [], others = []] = (await Promise.all(mine)).map(idsOf);
     expect(others).toHaveLength(1);
@@ -303,7 +303,7 @@ describe('a list refuses', () => {
     expect(JSON.stringify(answer.body)).toContain(told);
   });
 
-  it('everything that is wrong at once', async () => {
+  it('all errors in one answer', async () => {
     const answer = await system.client('GET /v1/payouts?limit=0&status=x&colour=red');
     const errors = z.array(z.object({ param: z.string() })).parse(answer.body['errors']);
     expect(errors.map(({ param }) => param).sort()).toEqual(['colour', 'limit', 'status']);
@@ -317,7 +317,7 @@ describe('a list refuses', () => {
     ['events', 'evt_1'],
     ['balance_transactions', 'txn_999999999999'],
     ['rates/history', 'rate_999999999999'],
-  ])('%s after an object that is not there, or two cursors', async (name, id) => {
+  ])('%s with a cursor that does not exist, or with two cursors', async (name, id) => {
     const pair = name.startsWith('rates') ? 'source_currency=USD&destination_currency=EUR&' : '';
     const absent = await system.client(`GET /v1/${name}?${pair}ending_before=${id}`);
     expect(absent).toMatchObject({
@@ -335,13 +335,13 @@ describe('a list refuses', () => {
 });
 
 describe('a list', () => {
-  it('takes every time that has a year', async () => {
+  it('accepts times from year 1 to year 9999', async () => {
     for (const time of ['0001-01-01T00:00:00Z', '9999-12-31T23:59:59.999Z']) {
       await list(system.client, `/v1/payouts?created[gte]=${time}`);
     }
   });
 
-  it('finds the same payouts by whichever filter is rarest', async () => {
+  it('finds the same payouts whichever filter is rarest', async () => {
     const owner = await openOwner();
     const common = { reference: 'Rent', metadata: { team: 'a', order: '1' } };
     const wanted = await record(owner, common);
@@ -368,7 +368,7 @@ describe('a list', () => {
   });
 });
 
-describe('a list whose filters name many payouts each', () => {
+describe('a list whose filters each match many payouts', () => {
   let owner: Owner;
   /** More payouts than are searched for one page, half of them of each kind. */
   const many = 5_000;
@@ -386,7 +386,7 @@ describe('a list whose filters name many payouts each', () => {
 
   const ask = (query: string) => owner.client(`GET /v1/payouts?${query}`);
 
-  it('is refused where they do not meet, and says how to narrow it', async () => {
+  it('is refused if no payout matches all, and the answer says how to narrow it', async () => {
     for (const query of ['reference=even&metadata[half]=1', 'reference=odd&metadata[half]=0']) {
       const answer = await ask(`${query}&status=pending`);
       expect(answer).toMatchObject({
@@ -397,7 +397,7 @@ describe('a list whose filters name many payouts each', () => {
     }
   });
 
-  it('is answered where they meet often, where one names few, or within a narrow time', async () => {
+  it('is answered if many match all, if one filter is rare, or in a narrow time', async () => {
     const page = await list(owner.client, '/v1/payouts?reference=even&metadata[half]=0&limit=100');
     expect(page.data).toHaveLength(100);
     expect((await list(owner.client, '/v1/payouts?reference=even&metadata[half]=7')).data).toEqual(
@@ -409,7 +409,7 @@ describe('a list whose filters name many payouts each', () => {
     expect((await list(owner.client, `/v1/payouts?${narrow}`)).data).toEqual([]);
   });
 
-  it('is walked to its end although no page is refused', async () => {
+  it('can be paged through to its end, and no page is refused', async () => {
     const seen = await walk(owner.client, '/v1/payouts?reference=odd&metadata[half]=1&', 100);
     expect(seen).toHaveLength(many / 2);
   });
@@ -417,7 +417,7 @@ describe('a list whose filters name many payouts each', () => {
 
 describe('a list that takes too long', () => {
   it.each(['/v1/payouts', '/v1/events', '/v1/balance_transactions', '/v1/beneficiaries'])(
-    'is given up and says so: %s',
+    'is aborted with a clear error: %s',
     async (path) => {
       // The table cannot be read until this transaction ends.
       const table = path.slice('/v1/'.length).replace('balance_transactions', 'ledger_balances');
@@ -434,7 +434,7 @@ describe('a list that takes too long', () => {
 });
 
 describe('lists of one account', () => {
-  it('are read two at a time, and leave those of others and all else alone', async () => {
+  it('are read two at a time, without delaying other accounts or requests', async () => {
     const [many, other] = [await openOwner(), await openOwner()];
     const reading = () => system.database<{ count: number }[]>`
       select count(*)::int as count from pg_stat_activity
@@ -474,7 +474,7 @@ describe('lists of one account', () => {
 describe('an expanded payout', () => {
   const numbers = { rate: expect.any(Number), fee: expect.any(Number) };
 
-  it('has the objects in the place of their ids, in the version that is asked for', async () => {
+  it('contains the objects instead of their ids, in the requested version', async () => {
     const { client, stored } = await openOwner();
     const quote = await client('POST /v1/quotes', {
       form: { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' },
@@ -506,7 +506,7 @@ describe('an expanded payout', () => {
     expect(plain.body).toMatchObject({ quote: quote.body['id'], beneficiary: stored });
   });
 
-  it('keeps ids that name nothing of the account, and shows deleted beneficiaries', async () => {
+  it('keeps ids of unknown objects, and shows deleted beneficiaries', async () => {
     const owner = await openOwner();
     const stranger = await openOwner();
     const foreign = await record(owner, { beneficiaryId: stranger.stored, quoteId: 'qt_none' });
@@ -519,7 +519,7 @@ describe('an expanded payout', () => {
     ]);
   });
 
-  it('of a batch shows it without counting it', async () => {
+  it('of a batch contains the batch without its counts', async () => {
     const owner = await openOwner();
     const id = newId('batch');
     await insertBatch(system.database, {
@@ -538,7 +538,7 @@ describe('an expanded payout', () => {
 });
 
 describe('the other lists', () => {
-  it('of beneficiaries leave out the deleted ones, which still hold a place', async () => {
+  it('of beneficiaries omit deleted ones, which still work as cursors', async () => {
     const { client, stored } = await openOwner();
     const add = async (form: Readonly<Record<string, string>>) =>
       textOf(await client('POST /v1/beneficiaries', { form }), 'id');
@@ -569,7 +569,7 @@ describe('the other lists', () => {
     expect(idsOf(await list(client, '/v1/webhook_endpoints?status=disabled'))).toEqual([]);
   });
 
-  it('of events and of balance transactions tell what a payout did, and to whom it was told', async () => {
+  it('of events and balance transactions show what a payout did, and deliveries', async () => {
     const { client, stored } = await openOwner();
     const endpoint = await client('POST /v1/webhook_endpoints', {
       json: { url: 'http://127.0.0.1:9/', events: ['payout.settled'] },
@@ -639,8 +639,8 @@ describe('the other lists', () => {
   });
 });
 
-describe('who walks the balance transactions page by page', () => {
-  it.each([1, 2, 3])('misses none whose entry has only one, %d a page', async (limit) => {
+describe('paging through balance transactions', () => {
+  it.each([1, 2, 3])('misses no entry with a single transaction, %d a page', async (limit) => {
     const { client } = await openOwner();
     for (const amount of [1, 2, 3, 4, 5]) {
       const funded = await client('POST /v1/test/fund', { json: { currency: 'USD', amount } });
@@ -656,8 +656,8 @@ describe('who walks the balance transactions page by page', () => {
   });
 });
 
-describe('what can be paid', () => {
-  it('is told with the mid rates of before, each with its halves', async () => {
+describe('reference data', () => {
+  it('includes past mid rates, each with its two source rates', async () => {
     const { provider, isForTests } = referenceSource;
     const perEuro = new Map([['USD', '1.17']]);
     await storeRates(system.database, { provider, isForTests }, { asOf: new Date(), perEuro });
@@ -683,7 +683,7 @@ describe('what can be paid', () => {
     expect(newer.data).toEqual([newest]);
   });
 
-  it('is told corridor by corridor', async () => {
+  it('lists each corridor', async () => {
     const one = await system.client(
       'GET /v1/corridors?source_currency=USD&destination_currency=JPY',
     );
@@ -714,7 +714,7 @@ describe('what can be paid', () => {
     expect(live.body['data']).toEqual([]);
   });
 
-  it('and at which rate: what a quote of now is priced at', async () => {
+  it('lists the rates that quotes are priced at now', async () => {
     const pair = { source_currency: 'USD', destination_currency: 'JPY' };
     const query = new URLSearchParams(pair).toString();
     const newest = { 'Corridor-Version': '2026-11-15' };
@@ -733,7 +733,7 @@ describe('what can be paid', () => {
     expect(z.array(z.object({})).parse(all.body['data'])).toHaveLength(41 * 41);
   });
 
-  it('and with which details of a beneficiary', async () => {
+  it('lists the required details of a beneficiary', async () => {
     const answer = await system.client('GET /v1/beneficiary_requirements?country=US&currency=USD');
     expect(answer.body).toMatchObject({ object: 'beneficiary_requirements', country: 'US' });
     const field = z.object({ name: z.string(), required: z.boolean(), example: z.string() });

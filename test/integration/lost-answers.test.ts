@@ -57,7 +57,7 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
   const send = (by: ApiClient, wait = false) =>
     by(request, { json, idempotencyKey: 'a-key', headers: wait ? { prefer: 'wait=30' } : {} });
 
-  it('that was sent before names the first one', async () => {
+  it('names the first one if it was sent before', async () => {
     const first = await send(client);
     const id = textOf(first, 'id');
     const answer = await whileLocked(table, () => send(client));
@@ -70,7 +70,7 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
     expect(textOf(again, 'id')).toBe(id);
   });
 
-  it('whose key is still held by another request names none', async () => {
+  it('names none if its key is still held by another request', async () => {
     const answer = await system.database.begin(async (sql) => {
       await sql`
         insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
@@ -83,7 +83,7 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
     expect(Object.keys(answer.asked.body)).not.toContain(name);
   });
 
-  it('whose connection is lost before it is kept names none, and it is sent once', async () => {
+  it('names none if the connection is lost before it is stored, and it is sent once', async () => {
     const line = await openHeardLine(system.urls.api);
     const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
     const by = createClient(second.url, apiKey);
@@ -115,7 +115,7 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
   });
 });
 
-it('a connection that is lost while a replay waits for its end names the first payout', async () => {
+it('a connection lost while a replay waits for the payout’s end names that payout', async () => {
   const id = textOf(
     await client('POST /v1/payouts', { json: payout, idempotencyKey: 'a-key' }),
     'id',

@@ -38,7 +38,7 @@ const wrappedBy = async () => {
   return rows.map(({ id }) => id);
 };
 
-it('a new master key takes over while everything is served', { timeout: 60_000 }, async () => {
+it('a new master key takes over without downtime', { timeout: 60_000 }, async () => {
   // A deployment that puts the next key first has reached one of two API processes.
   const reached = await startSecondApi(system, createKeyring([next, masterKey]));
   const stored: (readonly [apiKey: string, id: string])[] = [];
@@ -96,7 +96,7 @@ it('a new master key takes over while everything is served', { timeout: 60_000 }
   }
 });
 
-it('an API without a master key that is in use is not ready, and a worker does not start', async () => {
+it('without a master key in use, an API is not ready and a worker does not start', async () => {
   const readinessWith = async (MASTER_KEY: string) => {
     const api = await startApiProcess(system.urls.api, { MASTER_KEY });
     try {
@@ -122,7 +122,7 @@ it('an API without a master key that is in use is not ready, and a worker does n
   );
 });
 
-it('a rotation without the key that wraps now changes nothing', async () => {
+it('a rotation without the current wrapping key changes nothing', async () => {
   const before = await wrappedBy();
   await expect(rotate('d4'.repeat(32))).rejects.toThrow(/is not loaded/);
   expect(await wrappedBy()).toEqual(before);

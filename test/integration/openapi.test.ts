@@ -53,7 +53,7 @@ describe('/openapi.json', () => {
     expect(JSON.parse(text)).toMatchObject({ openapi: '3.1.1', info: { version } });
   });
 
-  it('is of the version that is asked for, by query before header, or of the default', async () => {
+  it('has the version of the query, else of the header, else the default', async () => {
     const [newest] = apiVersions;
     const versionOf = async (path: string, headers = {}) =>
       z
@@ -68,7 +68,7 @@ describe('/openapi.json', () => {
     expect(await unknown.json()).toMatchObject({ code: 'api_version_unknown', param: 'version' });
   });
 
-  it('has patterns that every language reads, and says what it is, by whom and for whom', async () => {
+  it('has patterns that are valid in every language, and describes itself', async () => {
     const text = JSON.stringify(document);
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)];
     expect(patterns.length).toBeGreaterThan(50);
@@ -105,7 +105,7 @@ describe('/openapi.json', () => {
     }
   });
 
-  it('writes lists and objects of a query as the server reads them', () => {
+  it('describes lists and objects in a query as the server parses them', () => {
     const styleOf = (path: string) =>
       Object.fromEntries(
         (document.paths[path]?.['get']?.parameters ?? []).flatMap((one) =>
@@ -133,7 +133,7 @@ describe('/openapi.json', () => {
     ]);
   });
 
-  it('has one type of problem, a type for each body, and no default that would be required', () => {
+  it('has one problem schema, a schema for each body, and no defaults in bodies', () => {
     const reference = z.object({ schema: z.object({ $ref: z.string() }) });
     const seen = new Set<string>();
     for (const { operation } of operations()) {
@@ -156,7 +156,7 @@ describe('/openapi.json', () => {
     expect(paid).toEqual(corridorCurrencies());
   });
 
-  it('is not sent again to whoever has it', async () => {
+  it('is not sent again to a client that has it', async () => {
     const first = await read('/openapi.json');
     expect(first.headers.get('cache-control')).toBe('public, no-cache');
     // Not with fetch, which would add its own Cache-Control.
@@ -191,7 +191,7 @@ describe('/openapi.json', () => {
     }
   });
 
-  it('calls every operation by a name of its own, also the webhooks', () => {
+  it('has a unique name for every operation, including the webhooks', () => {
     const names = operations().map(({ operation }) => operation.operationId);
     expect(new Set(names).size).toBe(names.length);
     expect(Object.keys(document.webhooks)).toContain('payout.settled');
@@ -235,7 +235,7 @@ function formOf(value: unknown, name = ''): Record<string, string> {
 }
 
 describe('a webhook', () => {
-  it.each(apiVersions)('is as the document of version %s announces it', async (version) => {
+  it.each(apiVersions)('matches the document of version %s', async (version) => {
     const receiver = await startReceiver();
     await system.client('POST /v1/account', { json: { api_version: version } });
     const endpoint = await system.client('POST /v1/webhook_endpoints', {

@@ -49,18 +49,18 @@ const linesAbout = (id: string) =>
 /** Above the amount that needs a second operator's approval, in cents. */
 const large = '9000000';
 
-describe('whoever approves is an operator by a key, and another one', () => {
+describe('an approval requires the key of another operator', () => {
   it.each([
-    ['grace', 'nobody approves what they proposed'],
-    ['mallory', 'nor does an invented name'],
-    ['mallory2', 'nor two of them'],
-    ['customer', 'the customer is no operator'],
-    ['GRACE', 'nor is a name in capitals'],
-    ['gr\u0430ce', 'or with a letter that looks alike'],
-    ['grace\u200b', 'or with a space of no width'],
-    ['vera', 'one who may only view does not'],
-    ['otto', 'nor one who may only propose'],
-  ])('%j approves nothing: %s', async (operator) => {
+    ['grace', 'the proposer'],
+    ['mallory', 'an invented name'],
+    ['mallory2', 'a second invented name'],
+    ['customer', 'the customer'],
+    ['GRACE', 'a name in capitals'],
+    ['gr\u0430ce', 'a name with a letter that looks alike'],
+    ['grace\u200b', 'a name with a zero-width space'],
+    ['vera', 'an operator who may only view'],
+    ['otto', 'an operator who may only propose'],
+  ])('%j cannot approve: %s', async (operator) => {
     const id = await parked(large);
     const proposed = await operate(system, id, 'settle', { evidence: 'MT103' });
     expect(proposed.printed).toMatch(/^proposed: /m);
@@ -78,8 +78,8 @@ describe('whoever approves is an operator by a key, and another one', () => {
   });
 });
 
-describe('nothing that is sent to Temporal settles or fails a payout', () => {
-  it('which an operator has not asked for with a key, recently, and of this payout', async () => {
+describe('no message to Temporal settles or fails a payout', () => {
+  it('without a recent request by an operator with a key for this payout', async () => {
     const [id, other] = [await parked(large), await parked(large)];
     const { database } = system;
     const settle = { kind: 'markSettled', evidence: 'MT103' } as const;
@@ -145,8 +145,8 @@ describe('nothing that is sent to Temporal settles or fails a payout', () => {
   });
 });
 
-describe('every command on a payout leaves a line', () => {
-  it('also the customer’s, with who the customer is', async () => {
+describe('every command on a payout leaves an audit line', () => {
+  it('including a customer’s, with the account', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     const answer = await payer.client(`POST /v1/payouts/${id}/cancel`);
@@ -164,7 +164,7 @@ describe('every command on a payout leaves a line', () => {
     ]);
   });
 
-  it('also what is refused because nobody has to decide anything', async () => {
+  it('including one refused because the payout needs no decision', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
     const retried = await operate(system, id, 'retry', { operator: 'ada' });
@@ -193,7 +193,7 @@ const bigintsAsText = (_key: string, value: unknown) =>
   typeof value === 'bigint' ? String(value) : value;
 
 describe('what an operator writes stays in the database', () => {
-  it('and never enters a history', async () => {
+  it('and never enters a workflow history', async () => {
     const id = await parked(large);
     const reason = `the bank says that ${iban} has it`;
     const who = { operator: 'ada', reason };
@@ -214,8 +214,8 @@ describe('what an operator writes stays in the database', () => {
   });
 });
 
-describe('what a bank writes where a code belongs', () => {
-  it('is not shown, and enters no history either', async () => {
+describe('text that a bank writes in place of a code', () => {
+  it('is not shown, and never enters a workflow history', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     await untilStatus(payer.client, id, 'settled');
@@ -233,7 +233,7 @@ describe('what a bank writes where a code belongs', () => {
   });
 });
 
-describe('every command that changes something says who and why', () => {
+describe('every command that changes something records who and why', () => {
   const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   /** Runs `corridor …` as an operator does. */
   const corridor = (...args: readonly string[]) => corridorAs('grace', ...args);
@@ -255,7 +255,7 @@ describe('every command that changes something says who and why', () => {
   }
   const by = ['--reason', 'ticket 17'] as const;
 
-  it('in one line, which forges no other', async () => {
+  it('in one line, which cannot forge another', async () => {
     for (const reason of ['x\n2026-11-22  barbara: done', 'x\u001b[1A\u001b[2K']) {
       const opened = await corridor('account', 'open', '--name', 'A', '--reason', reason);
       expect(opened).toMatchObject({ code: 2, output: expect.stringContaining('--reason') });
@@ -267,7 +267,7 @@ describe('every command that changes something says who and why', () => {
     ).rejects.toThrow(/reason|check/);
   });
 
-  it('or is refused', async () => {
+  it('and is refused without a reason', async () => {
     const { account } = await createTestAccount(system.database);
     for (const command of [
       ['account', 'open', '--name', 'Nobody'],
@@ -330,7 +330,7 @@ describe('every command that changes something says who and why', () => {
     [['keys', 'revoke', 'key_nope', ...by], 'key_nope is not a key, or is already revoked.'],
     [['rates', 'accept', '999', ...by], 'No rate 999 is waiting. See corridor rates list.'],
     [['erase', 'bnf_nope', ...by], 'There is no beneficiary bnf_nope.'],
-  ])('but not of what there is not, which is refused: %j', async (words, message) => {
+  ])('but leaves none for an object that does not exist, and is refused: %j', async (words, message) => {
     expect(await corridor(...words)).toEqual({ code: 1, output: `${message}\n` });
   });
 
@@ -389,7 +389,7 @@ describe('every command that changes something says who and why', () => {
     }
   });
 
-  it('and without a key that may, nothing is carried out', async () => {
+  it('and is not carried out without a key that has the permission', async () => {
     const open = ['account', 'open', '--name', 'N', '--reason', 'x'];
     const named = await corridor(...open, '--operator', 'grace');
     expect(named).toMatchObject({

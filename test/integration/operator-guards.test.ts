@@ -120,7 +120,7 @@ function post(payoutId: string, entry: Entry, action?: string): Promise<void> {
 
 const retry = { kind: 'retryNow' } as const;
 
-describe('a line of the audit', () => {
+describe('an audit line', () => {
   it.each([
     '',
     ' ',
@@ -138,23 +138,23 @@ describe('a line of the audit', () => {
     'grace\u2800',
     'ｇｒａｃｅ',
     'x'.repeat(65),
-  ])('names no operator %j', async (operator) => {
+  ])('rejects %j as an operator’s name', async (operator) => {
     await expect(line(accountId, { operator })).rejects.toMatchObject(checkViolation);
   });
 
   it.each([...invisibleLines, 'paid\u200b'])(
-    'has no reason that is or hides what cannot be seen: %j',
+    'rejects a reason that is invisible or hides something: %j',
     async (reason) => {
       const asked = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
       await expect(asked).rejects.toMatchObject(checkViolation);
     },
   );
 
-  it.each(legibleLines)('has the reason %j', async (reason) => {
+  it.each(legibleLines)('accepts the reason %j', async (reason) => {
     await insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
   });
 
-  it('is of a request that has the same id, and of that alone', async () => {
+  it('belongs to the request with the same id, and to no other', async () => {
     const [id, other] = [await payout(), await payout()];
     const asked = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
     const request = await insertRequest(database, id, signedBy(), asked.command);
@@ -184,7 +184,7 @@ describe('a line of the audit', () => {
     await recordAction(test.worker, { ...record, ...done });
   });
 
-  it('has the customer’s account for a name, and customers and buttons can only cancel', async () => {
+  it('names a customer by account, and customers and Temporal’s UI can only cancel', async () => {
     const id = await payout();
     const cancel = { command: { kind: 'cancel' } } as const;
     await line(id, { actorKind: 'customer', operator: accountId, ...cancel });
@@ -198,7 +198,7 @@ describe('a line of the audit', () => {
     }
   });
 
-  it('approves what another person has proposed of the same payout, and nothing else', async () => {
+  it('approves only what another person proposed for the same payout', async () => {
     const [id, other] = [await payout(), await payout()];
     const approves = await line(id, { outcome: 'proposed' });
     const done = await line(id);
@@ -216,7 +216,7 @@ describe('a line of the audit', () => {
   });
 
   it.each(['operator_actions', 'operator_requests'])(
-    'stays as it is, and so does a request: %s',
+    'cannot be changed, nor can a request: %s',
     async (table) => {
       const id = await payout();
       await line(id);
@@ -231,7 +231,7 @@ describe('a line of the audit', () => {
     },
   );
 
-  it('has a reason that shows as it is', async () => {
+  it('rejects a reason that would not be displayed as it is', async () => {
     for (const reason of [' ', 'x\ny', 'x\u001b[2K']) {
       const signed = { ...signedBy(), reason };
       const asked = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
@@ -258,7 +258,7 @@ async function executed(id: string, payoutId: string, approves: string | null = 
   });
 }
 
-describe('an operator is whose key it is', () => {
+describe('an operator is identified by their key', () => {
   const proposal: OperatorCommand = { kind: 'markSettled', evidence: 'MT103' };
   /** Proposes a command on a payout and returns the proposal's ID. */
   const propose = (payoutId: string) => line(payoutId, { outcome: 'proposed', command: proposal });
@@ -307,7 +307,7 @@ describe('an operator is whose key it is', () => {
     });
   });
 
-  it('also after the key is replaced: the old one does nothing, the new one is the same person', async () => {
+  it('also after rotation: the old key does nothing, the new one is the same person', async () => {
     const [id, first] = [await payout(), await enlist('carol', 'approve')];
     const request = await insertRequest(database, id, first, proposal);
     await recordAction(test.worker, {
@@ -325,7 +325,7 @@ describe('an operator is whose key it is', () => {
     await executed(other, id, request);
   });
 
-  it('and nobody gives themselves another role, or a key to another operator', async () => {
+  it('and cannot change their own role or issue keys without the role admin', async () => {
     const dora = await enlist('dora', 'approve');
     for (const [name, role] of [
       ['dora', 'admin'],
@@ -341,7 +341,7 @@ describe('an operator is whose key it is', () => {
     await expect(enrollAdmin(operator, 'dora', 'a test')).rejects.toMatchObject({ code: '42501' });
   });
 
-  it('and a key that is revoked does nothing, nor does what it has asked for', async () => {
+  it('and a revoked key does nothing, nor do its earlier requests', async () => {
     const [id, frank] = [await payout(), await enlist('frank', 'approve')];
     const asked = await insertRequest(database, id, frank, { kind: 'retryNow' });
     const proposed = await insertRequest(database, id, frank, proposal);
@@ -360,7 +360,7 @@ describe('an operator is whose key it is', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
-  it('and what somebody has proposed is not carried out once they may not propose it', async () => {
+  it('and a proposal is not carried out if its author may no longer propose it', async () => {
     const [id, fiona] = [await payout(), await enlist('fiona', 'operate')];
     const proposed = await insertRequest(database, id, fiona, proposal);
     await recordAction(test.worker, {
@@ -374,7 +374,7 @@ describe('an operator is whose key it is', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
-  it('and approves nothing of somebody whose key came from the same hands within a week', async () => {
+  it('and cannot approve if one issued the other’s key, or one admin both, within a week', async () => {
     const id = await payout();
     const [henry, ivan] = [await enlist('henry', 'approve'), await enlist('ivan', 'admin')];
     const role = { name: 'jane', role: 'approve' } as const;
@@ -405,7 +405,7 @@ describe('an operator is whose key it is', () => {
     await insertRequest(database, id, henry, ofGrace);
   });
 
-  it('and writes no line about a payout but by its request, which a worker carries out', async () => {
+  it('and writes audit lines about a payout only by a request, which a worker executes', async () => {
     const id = await payout();
     const reason = signature.reason;
     const asked = await insertRequest(operator, id, signedBy('otto'), proposal);
@@ -416,7 +416,7 @@ describe('an operator is whose key it is', () => {
     await executed(asked, id);
   });
 
-  it('and takes no id of a request, whose line would be missing', async () => {
+  it('and cannot use the id of a pending request for another audit line', async () => {
     const id = await payout();
     const asked = await insertRequest(operator, id, signedBy('barbara'), { kind: 'retryNow' });
     const pause = operator.json({ kind: 'batches pause' });
@@ -432,7 +432,7 @@ describe('an operator is whose key it is', () => {
     await executed(asked, id);
   });
 
-  it('and writes no line of the list of operators but their own', async () => {
+  it('and cannot forge a line in the list of operators', async () => {
     const four = '1234\nada  view  key …';
     const rolled = operator`
       select give_operator_key(${signedBy('vera').operatorKey}, ${newId('operatorAction')}, 'roll', 'vera',
@@ -440,7 +440,7 @@ describe('an operator is whose key it is', () => {
     await expect(rolled).rejects.toMatchObject(checkViolation);
   });
 
-  it('and hides nothing in a command or its subject, which others read before they approve', async () => {
+  it('and cannot hide text in a command or its subject from those who approve it', async () => {
     const id = await payout();
     const hidden = { kind: 'retryNow', a: '\u202e' } as const;
     const asked = insertRequest(operator, id, signedBy('otto'), hidden);
@@ -453,7 +453,7 @@ describe('an operator is whose key it is', () => {
     await expect(named).rejects.toMatchObject(checkViolation);
   });
 
-  it('also by a word of their own or a transaction that has been open for long', async () => {
+  it('and cannot forge the verb or backdate the issue of a key', async () => {
     for (const verb of ['promote', null]) {
       const given = operator`
         select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'kate',
@@ -476,7 +476,7 @@ describe('an operator is whose key it is', () => {
   it.each<[string, (sql: Sql, name: string) => Promise<unknown>]>([
     ['revoked', (sql, name) => revokeOperator(sql, signedBy(), name)],
     ['rolled', (sql, name) => giveOperatorKey(sql, signedBy(), 'roll', { name, role: null })],
-  ])('and who is %s at the same moment gets no other key', async (what, end) => {
+  ])('and gets no other key if %s at the same moment', async (what, end) => {
     const name = `louise-${what}`;
     const louise = await enlist(name, 'approve');
     let own: Promise<void> | undefined;
@@ -495,7 +495,7 @@ describe('an operator is whose key it is', () => {
     await own;
   });
 
-  it('and who is revoked does nothing in a transaction that still sees them as they were', async () => {
+  it('and does nothing after revocation in a transaction with an older snapshot', async () => {
     const nora = await enlist('nora', 'admin');
     const other = connectDatabase({
       url: test.urls.operator,
@@ -518,7 +518,7 @@ describe('an operator is whose key it is', () => {
     }
   });
 
-  it('and nobody brings up what was asked for an hour ago', async () => {
+  it('and a request from an hour ago is not carried out', async () => {
     const id = await payout();
     const old = await insertRequest(database, id, signedBy(), { kind: 'retryNow' });
     await withoutTriggers(
@@ -533,15 +533,15 @@ describe('an operator is whose key it is', () => {
   it.each([
     ['Grace', 'in capitals'],
     ['gr\u0430ce', 'with a letter that looks alike'],
-    ['grace\u200b', 'with a space of no width'],
+    ['grace\u200b', 'with a zero-width space'],
     ['grace ', 'with a space'],
-    ['customer', 'who is no operator'],
+    ['customer', 'which is reserved'],
     ['', 'without a name'],
-  ])('and no admin adds %j, %s', async (name) => {
+  ])('and an admin cannot add %j, %s', async (name) => {
     await expect(enlist(name, 'approve')).rejects.toMatchObject(checkViolation);
   });
 
-  it('and is not proposed by grace and approved by grace', async () => {
+  it('and cannot approve their own proposal', async () => {
     const id = await payout();
     const proposed = await propose(id);
     const approving = await insertRequest(database, id, signedBy(), approval(proposed));
@@ -557,7 +557,7 @@ const oneDollar = {
   monthMinor: null,
 } as const;
 
-describe('whoever has the login of operators, and no key,', () => {
+describe('a session with the operators’ database login', () => {
   it.each([
     `insert into operator_requests (id, payout_id, operator, reason, command)
      select 'op_${'0'.repeat(26)}', id, 'grace', 'x', '{"kind": "retryNow"}' from payouts limit 1`,
@@ -570,11 +570,11 @@ describe('whoever has the login of operators, and no key,', () => {
     "select enroll_operator('op_1', 'mallory', 'admin', '', '', '', '', '')",
     "update payouts set driver = 'mallory'",
     "select allow_login('corridor_worker', 'mallory', 'mallory')",
-  ])('is refused: %s', async (statement) => {
+  ])('is refused without a key: %s', async (statement) => {
     await expect(operator.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
   });
 
-  it('changes nothing without the line of an operator who may, in the same transaction', async () => {
+  it('changes nothing without a permitted operator’s audit line in the same transaction', async () => {
     const freeze = (sql: Sql) => setAccountState(sql, accountId, 'frozen');
     const record = (sql: Sql, name: string, kind: string) =>
       recordCommand(sql, signedBy(name), accountId, { kind });
@@ -596,7 +596,7 @@ describe('whoever has the login of operators, and no key,', () => {
     });
   });
 
-  it('nor under a line about something else', async () => {
+  it('changes nothing with an audit line about something else', async () => {
     const notAlone = { code: '42501', message: expect.stringContaining('the role admin') };
     const { account: other } = await createTestAccount(database);
     const key = { accountId, keyHash: hashOfKey('hidden'), lastFour: 'dden' };
@@ -630,7 +630,7 @@ describe('whoever has the login of operators, and no key,', () => {
     });
   });
 
-  it('finds no table that it may change and that is not guarded so', async () => {
+  it('can change no table that lacks this guard', async () => {
     const rows = await database<{ name: string; isGuarded: boolean }[]>`
       select relname::text as name, exists (
                select from pg_trigger g where g.tgrelid = c.oid and g.tginitdeferred
@@ -668,7 +668,7 @@ const booking = ({ postings }: Entry): Correction => ({
 });
 
 describe('a correction', () => {
-  it('needs the command of a second person, of its own payout', async () => {
+  it('needs the approval of a second person for the same payout', async () => {
     const [id, other] = [await payout(), await payout()];
     const command = { kind: 'correct', correction: cameBack } as const;
     await expect(post(id, lateReturn)).rejects.toMatchObject(checkViolation);
@@ -685,7 +685,7 @@ describe('a correction', () => {
     expect(await entriesOf(database, id)).toMatchObject([{ kind: 'late_return' }]);
   });
 
-  it('of one kind is posted once for each command, and several times for several', async () => {
+  it('of one kind is posted once for each command', async () => {
     const id = await payout();
     const action = await approved(id, cameBack);
     await post(id, lateReturn, action);
@@ -694,7 +694,7 @@ describe('a correction', () => {
     expect(await entriesOf(database, id)).toHaveLength(2);
   });
 
-  it('is no step of a payout, which has no command', async () => {
+  it('cannot post a regular step of a payout', async () => {
     const id = await payout();
     const settle: Entry = { ...lateReturn, kind: 'settle' };
     await expect(post(id, settle, await approved(id, cameBack))).rejects.toThrow(
@@ -702,7 +702,7 @@ describe('a correction', () => {
     );
   });
 
-  it('is the one that was approved, and no other', async () => {
+  it('must be exactly the one that was approved', async () => {
     const id = await payout();
     const given = pair('correction', 'losses', 'available', 'USD');
     const [a, b] = given.postings;
@@ -742,7 +742,7 @@ describe('a correction', () => {
     await post(id, { ...given, postings: [b, a] }, await approved(id, booking(given)));
   });
 
-  it('is posted alone, and once for its command whatever its kind', async () => {
+  it('is posted alone, and once for its command whatever the kind', async () => {
     const id = await payout();
     const given = pair('correction', 'losses', 'available', 'USD');
     const action = await approved(id, booking(given));
@@ -762,7 +762,7 @@ describe('a correction', () => {
     ).rejects.toMatchObject(uniqueViolation);
   });
 
-  it('writes off what is in suspense, in the mode of its payout', async () => {
+  it('writes off exactly what is in suspense, in the mode of its payout', async () => {
     const id = await payout();
     const lost = pair('correction', 'suspense', 'losses', 'EUR', 3n);
     await post(id, lost, await approved(id, booking(lost)));
@@ -784,7 +784,7 @@ describe('a correction', () => {
     await post(id, clear(3n), action);
   });
 
-  it('is what its kind says, of its own customer', async () => {
+  it('uses the accounts that its kind allows, of its own customer', async () => {
     const id = await payout();
     const { account: stranger } = await createTestAccount(database);
     for (const wrong of [
@@ -807,7 +807,7 @@ describe('a correction', () => {
     await post(id, entry, action);
   });
 
-  it('reverses the entry that was named, of its own payout, and once', async () => {
+  it('reverses the named entry of its own payout, once', async () => {
     const [id, other] = [await payout(), await payout()];
     const action = await approved(id, cameBack);
     await post(id, lateReturn, action);

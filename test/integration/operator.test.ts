@@ -83,7 +83,7 @@ describe('operators', () => {
   });
 
   it.each(['infinity', '2026-02-31T12:00:00Z', '2099-01-01T00:00:00Z'])(
-    'extend to no time that the command line would refuse, whoever records it: %s',
+    'cannot extend to a time that the command line would refuse: %s',
     async (until) => {
       const id = await park('simulate: never settle');
       const before = await findPayoutById(system.database, id);
@@ -130,7 +130,7 @@ describe('operators', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('are told what is missing, and that a payout does not need them', async () => {
+  it('are told what is missing, and when a payout does not need them', async () => {
     const id = await park('simulate: never settle');
     const retry = { kind: 'retryNow' } as const;
     await expect(command(system, id, retry, '')).rejects.toThrow();
@@ -144,7 +144,7 @@ describe('operators', () => {
     });
   });
 
-  it('find payouts by what they have in common, and read one as data', async () => {
+  it('find payouts by filters, and read one as JSON', async () => {
     const id = await send('simulate: never settle');
     await untilStatus(system.client, id, 'sent');
     const list = (flags: Readonly<Record<string, string>>) =>
@@ -165,14 +165,14 @@ describe('operators', () => {
     });
   });
 
-  it('read once why a payout waits', async () => {
+  it('see once why a payout waits', async () => {
     const id = await park('simulate: never settle');
     const look = await shown(() => showPayout(called(system, id)));
     const [waits, ...more] = look.match(/The rail has confirmed neither/g) ?? [];
     expect([waits, more]).toEqual(['The rail has confirmed neither', []]);
   });
 
-  it('read why a payout was refused, and nothing of what there is not', async () => {
+  it('see why a payout was refused, without lines for absent values', async () => {
     const answer = await system.client('POST /v1/payouts', {
       form: { source_currency: 'USD', amount: '2000', beneficiary: 'bnf_nope' },
     });
@@ -187,7 +187,7 @@ describe('operators', () => {
     await expect(listed).rejects.toThrow('There is no account acc_typo.');
   });
 
-  it('see each certificate that cannot be read, by the name of its variable', async () => {
+  it('see the name of the variable of each certificate that cannot be read', async () => {
     const environment = {
       FIRST_CERT: import.meta.filename,
       SECOND_CA_FILE: '/dev/null/ca.pem',
@@ -207,7 +207,7 @@ describe('operators', () => {
     expect(lines).toMatch(/^schema {12}ok$/m);
   });
 
-  it('cancel what the rail has not taken, and no more', async () => {
+  it('can cancel only what the rail has not accepted', async () => {
     const { client } = system;
     const unanswered = await send('simulate: timeout then nothing');
     await expect
