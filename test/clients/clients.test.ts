@@ -54,7 +54,7 @@ function refusal(code: string, status: number, headers: Record<string, string> =
 }
 
 /** A response of the API with exactly this body. */
-function answered(body: unknown, status = 200) {
+function answerOf(body: unknown, status = 200) {
   const headers = { 'content-type': 'application/json' };
   return { status, headers, body: JSON.stringify(body) };
 }
@@ -69,8 +69,8 @@ const keysOf = (proxy: UnkindProxy, route: string) => proxy.seen(route).map(({ k
 
 describe.concurrent.each(languages)('the $name client', ({ name, run, startReadme }) => {
   it('quotes, pays once, waits, and passes on refusals in full', async () => {
-    const told = await run('journey', await openCaller());
-    expect(told).toMatchObject({
+    const result = await run('journey', await openCaller());
+    expect(result).toMatchObject({
       rate: expect.stringMatching(/^0\.\d+$/),
       isSame: true,
       settled: ['settled', expect.any(String), expect.any(String), { order: '17' }],
@@ -92,9 +92,9 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
   });
 
   it('sends batches from lists, iterables and CSV, and pages through results', async () => {
-    const told = await run('batches', await openCaller());
+    const result = await run('batches', await openCaller());
     const orders = ['1', '2', '3', '4', '5', '6', '7', '8', 'Grüße'];
-    expect(told).toEqual({
+    expect(result).toEqual({
       preview: [4, ['beneficiary_not_found']],
       csvPreview: 2,
       modes: ['all_or_nothing', 'all_or_nothing', 'best_effort', 'best_effort'],
@@ -116,7 +116,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     proxy.faults('POST /v1/payouts', ...first3, 'passed on', 'answer cut', 'answer lost');
     proxy.faults('POST /v1/batches', 'answer lost', refusal('request_in_progress', 409, now));
     const caller = await openCaller(proxy.url);
-    const told = await run('retries', caller);
+    const result = await run('retries', caller);
 
     const client = createClient(system.apiUrl, caller.apiKey);
     const { body: paid } = await client('GET /v1/payouts?limit=100');
@@ -125,30 +125,28 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(batches['data']).toHaveLength(1);
     const { body: beneficiaries } = await client('GET /v1/beneficiaries');
     expect(beneficiaries['data']).toHaveLength(1);
-    const [first, ...others] = keysOf(proxy, 'POST /v1/payouts');
-    expect(told).toMatchObject({ key: others.at(-1), isAdvised: true, isUrgent: true });
-    const key = others.at(-1);
-    expect(others).toEqual([first, first, first, key, key, key]);
+    const [first, ...later] = keysOf(proxy, 'POST /v1/payouts');
+    expect(result).toMatchObject({ key: later.at(-1), isAdvised: true, isUrgent: true });
+    const key = later.at(-1);
+    expect(later).toEqual([first, first, first, key, key, key]);
     expect(key).not.toBe(first);
     expect(new Set(keysOf(proxy, 'POST /v1/batches')).size).toBe(1);
     expect(keysOf(proxy, 'POST /v1/batches')).toHaveLength(3);
   });
 
-  it('keeps waiting for a payout, whatever reads fail', async ({
-    onTestFinished,
-  }) => {
+  it('keeps waiting for a payout, whatever reads fail', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     const ids = ['po_found', 'po_lost', 'po_refused'];
-    proxy.faults('POST /v1/payouts', ...ids.map((id) => answered(payoutAs({ id }), 201)));
+    proxy.faults('POST /v1/payouts', ...ids.map((id) => answerOf(payoutAs({ id }), 201)));
     const always = Array.from({ length: 9 }, () => 'hung up' as const);
     proxy.faults('GET /v1/payouts/po_lost', ...always);
-    const settled = answered(payoutAs({ id: 'po_found', status: 'settled' }));
+    const settled = answerOf(payoutAs({ id: 'po_found', status: 'settled' }));
     const unavailable = refusal('service_unavailable', 503);
     proxy.faults('GET /v1/payouts/po_found', 'hung up', unavailable, settled);
     proxy.faults('GET /v1/payouts/po_refused', refusal('scope_missing', 403));
     const { data: batch } = webhookExample('batch.completed', '2026-11-15');
     const open = { ...Object(batch), id: 'bat_1', status: 'processing', completed_at: null };
-    proxy.faults('GET /v1/batches/bat_1', answered(open), ...always);
+    proxy.faults('GET /v1/batches/bat_1', answerOf(open), ...always);
     expect(await run('waits', await openCaller(proxy.url))).toEqual([
       ['po_found', 'settled'],
       ['po_lost', 'sent', 'CorridorConnectionError'],
@@ -165,17 +163,17 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const bytes = { status: 200, body: Buffer.from('{"\xff"', 'latin1') };
     // Python's models validate what they read, so a wrong shape is refused; TypeScript has no types at run
     // time.
-    const other = name === 'Python' ? answered({ ok: true }) : bytes;
+    const other = name === 'Python' ? answerOf({ ok: true }) : bytes;
     proxy.faults('POST /v1/payouts', bytes, bytes, other, other);
     const balance = { object: 'balance', currency: 'USD', available: '0.00', held: '0.00' };
     const cutOff = [{ ...balance, total: '0.00' }];
-    const pages = [cutOff, []].map((data) => answered({ object: 'list', data, has_more: true }));
+    const pages = [cutOff, []].map((data) => answerOf({ object: 'list', data, has_more: true }));
     proxy.faults('GET /v1/balances', ...pages);
-    const told = await run('foreign', await openCaller(proxy.url));
+    const result = await run('foreign', await openCaller(proxy.url));
     const [first, again, second, last] = keysOf(proxy, 'POST /v1/payouts');
     expect([again, last]).toEqual([first, second]);
     expect(first).not.toBe(second);
-    expect(told).toEqual({
+    expect(result).toEqual({
       writes: [first, second].map((key) => [key, 2, true]),
       lists: [
         [null, 1, true],
@@ -197,8 +195,8 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       ],
     );
     proxy.faults('GET /v1/account', 'silence');
-    const told = await run('unrepeated', await openCaller(proxy.url));
-    expect(told).toMatchObject({
+    const result = await run('unrepeated', await openCaller(proxy.url));
+    expect(result).toMatchObject({
       failures: [
         ['payout_not_cancelable', 1],
         ['rate_limited', 1],
@@ -211,8 +209,10 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     expect(proxy.seen('POST /v1/quotes')).toHaveLength(4);
     expect(proxy.seen('POST /v1/payouts')).toEqual([]);
     // The User-Agent tells the service's operators which client calls, in which package version.
-    const [seen] = proxy.seen('POST /v1/quotes');
-    expect(seen?.userAgent).toBe(`corridor-client-${name.toLowerCase()}/${await versionOf(name)}`);
+    const [request] = proxy.seen('POST /v1/quotes');
+    expect(request?.userAgent).toBe(
+      `corridor-client-${name.toLowerCase()}/${await versionOf(name)}`,
+    );
   });
 
   it('accepts only genuine webhooks', async ({ onTestFinished }) => {
@@ -231,7 +231,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const seconds = Math.floor(Date.now() / 1_000);
     const signature = headers['webhook-signature'] ?? '';
     const signedWith = (changes: Record<string, string>) => ({ ...headers, ...changes });
-    const [ours = '', next = ''] = publicKeySet(webhookKeys).keys.map(({ whpk }) => whpk);
+    const [current = '', next = ''] = publicKeySet(webhookKeys).keys.map(({ whpk }) => whpk);
     const signatures = signature.split(' ');
     const only = (version: string) =>
       signedWith({
@@ -248,19 +248,27 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
 
     const challenge = JSON.stringify(webhookExample('webhook_endpoint.challenge', '2026-06-01'));
     const test = JSON.stringify(webhookExample('webhook_endpoint.test', '2026-06-01'));
-    const mine: string = JSON.parse(challenge).data.webhook_endpoint;
+    const endpointId: string = JSON.parse(challenge).data.webhook_endpoint;
     const challenged = { headers: signatureOf(secret, challenge), body: challenge, secrets };
     const ofNone = JSON.stringify({ ...JSON.parse(challenge), data: { challenge: 'none' } });
     const probes = [
-      { name: 'a challenge', ...challenged, endpoints: mine },
-      { name: 'a challenge to one of several', ...challenged, endpoints: ['we_1', mine] },
-      { name: 'a challenge to the endpoint of a stranger', ...challenged, endpoints: `${mine}1` },
-      { name: 'a challenge to none of several', ...challenged, endpoints: ['we_1', `${mine}1`] },
+      { name: 'a challenge', ...challenged, endpoints: endpointId },
+      { name: 'a challenge to one of several', ...challenged, endpoints: ['we_1', endpointId] },
       {
-        ...{ name: 'a challenge that names none', endpoints: mine, secrets },
+        name: 'a challenge to the endpoint of a stranger',
+        ...challenged,
+        endpoints: `${endpointId}1`,
+      },
+      {
+        name: 'a challenge to none of several',
+        ...challenged,
+        endpoints: ['we_1', `${endpointId}1`],
+      },
+      {
+        ...{ name: 'a challenge that names none', endpoints: endpointId, secrets },
         ...{ headers: signatureOf(secret, ofNone), body: ofNone },
       },
-      { name: 'a challenge that is not ours', ...challenged, headers, endpoints: mine },
+      { name: 'a challenge that is not ours', ...challenged, headers, endpoints: endpointId },
       { name: 'a test', headers: signatureOf(secret, test), body: test, secrets },
     ];
     const deliveries = [
@@ -278,9 +286,9 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         name: 'verified by either kind',
         headers: only('v1a'),
         body,
-        secrets: [secret, next, ours],
+        secrets: [secret, next, current],
       },
-      { name: 'of a rotation', headers, body, secrets: [next, ours] },
+      { name: 'of a rotation', headers, body, secrets: [next, current] },
       { name: 'signed with another key', headers, body, secrets: next },
       { name: 'signed with secrets alone', headers: only('v1'), body, secrets: 'published' },
       { name: 'signed with a key alone', headers: only('v1a'), body, secrets: secret },
@@ -294,7 +302,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         name: 'signed with what is no signature',
         headers: signedWith({ 'webhook-signature': 'v1a, v1a,AAAA v1a,é v1a' }),
         body,
-        secrets: ours,
+        secrets: current,
       },
       {
         name: 'signed twice',
@@ -368,7 +376,7 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       .poll(() => proxy.seen('GET /v1/events').length, { timeout: 20_000 })
       .toBeGreaterThan(1);
     const all = [...early, await pay(client), await pay(client)];
-    const told = z
+    const result = z
       .object({
         events: z.array(z.tuple([z.number(), z.string(), z.string()])),
         resumed: z.array(z.number()),
@@ -376,13 +384,13 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
       })
       .parse(await running);
     const sequences = [1, 2, 3, 4, 5, 6, 7, 8];
-    expect(told.events.map(([sequence]) => sequence)).toEqual(sequences);
+    expect(result.events.map(([sequence]) => sequence)).toEqual(sequences);
     for (const payout of all) {
-      const own = told.events.filter(([, , id]) => id === payout).map(([, type]) => type);
+      const own = result.events.filter(([, , id]) => id === payout).map(([, type]) => type);
       expect(own).toEqual(['payout.sent', 'payout.settled']);
     }
-    expect(told.resumed).toEqual(sequences.slice(3));
-    expect(told.listed).toEqual(sequences.toReversed());
+    expect(result.resumed).toEqual(sequences.slice(3));
+    expect(result.listed).toEqual(sequences.toReversed());
     expect(proxy.seen('GET /v1/events').length).toBeGreaterThan(3);
   });
 
@@ -417,9 +425,9 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const data = [events[0], added, events[1]].map((event, index) => ({
       ...{ ...event, sequence: index + 1 },
     }));
-    const page = answered({ object: 'list', data, has_more: false });
+    const page = answerOf({ object: 'list', data, has_more: false });
     proxy.faults('GET /v1/events', page, page);
-    proxy.faults('GET /v1/events/evt_2', answered(data[1]));
+    proxy.faults('GET /v1/events/evt_2', answerOf(data[1]));
     expect(await run('kinds', await openCaller(proxy.url))).toEqual({
       kinds: [
         [1, 'payout.sent', 'payout'],
@@ -436,10 +444,10 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
     const lines: string[] = [];
     const program = await startReadme(caller, { port, onLine: (line) => lines.push(line) });
     onTestFinished(() => program.stop());
-    const said = lines.join('\n');
-    expect(said).toMatch(/^settled 1066\.\d\d$/m);
-    expect(said).toMatch(/^insufficient_funds /m);
-    expect(said).toMatch(/^\d+ batch\.completed bat_/m);
+    const output = lines.join('\n');
+    expect(output).toMatch(/^settled 1066\.\d\d$/m);
+    expect(output).toMatch(/^insufficient_funds /m);
+    expect(output).toMatch(/^\d+ batch\.completed bat_/m);
 
     // The account's version when the endpoint was created, in which rates are numbers.
     const body = JSON.stringify(webhookExample('payout.returned', '2026-06-01'));

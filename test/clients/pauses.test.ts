@@ -56,7 +56,7 @@ const cases: readonly Case[] = [
 ];
 
 /** The pauses at both ends of the random number in [0, 1) that the clients draw. */
-const told = [cases.map(([, least]) => least), cases.map(([, , most]) => most)];
+const expected = [cases.map(([, least]) => least), cases.map(([, , most]) => most)];
 const ends = [0, 1];
 
 it('the TypeScript client waits as long as Retry-After says, else increasingly long', () => {
@@ -66,18 +66,18 @@ it('the TypeScript client waits as long as Retry-After says, else increasingly l
       return pauseMs === undefined ? null : Math.round(pauseMs);
     }),
   );
-  expect(pauses).toEqual(told);
+  expect(pauses).toEqual(expected);
 });
 
 it('the Python client does the same', async () => {
   const seconds = z.array(z.number().nullable());
-  const nobody = { apiUrl: '', apiKey: '' };
+  const noCaller = { apiUrl: '', apiKey: '' };
   const pauses = await Promise.all(
     ends.map(async (random) => {
       const attempts = cases.map(([attempt]) => ({ ...attempt, random }));
-      const answer = seconds.parse(await python.run('pauses', nobody, attempts));
+      const answer = seconds.parse(await python.run('pauses', noCaller, attempts));
       return answer.map((pause) => (pause === null ? null : Math.round(pause * 1_000)));
     }),
   );
-  expect(pauses).toEqual(told);
+  expect(pauses).toEqual(expected);
 });

@@ -238,7 +238,7 @@ describe('a frozen account', () => {
     const { id, freezing } = await transaction(system.database, async (hold) => {
       await hold`select pg_advisory_xact_lock(7)`;
       const sent = await payer.send(items);
-      await eventually('a decision writes', 20_000, async () => {
+      await eventually('a decision waits for the advisory lock', 20_000, async () => {
         const rows = await system.database`
           select from pg_locks where locktype = 'advisory' and not granted
              and database = (select oid from pg_database where datname = current_database())`;

@@ -170,7 +170,7 @@ it('an event that is numbered after an endpoint was enabled is delivered there',
   });
   await numbered.promise;
   const second = transaction(test.worker, record);
-  await eventually('the second waits for its number', 10_000, async () => {
+  await eventually('the second event waits for its number', 10_000, async () => {
     const rows = await test.database`
       select from pg_stat_activity
        where wait_event_type = 'Lock' and query like '%event_sequence%' and datname = current_database()`;

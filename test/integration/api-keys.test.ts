@@ -178,9 +178,9 @@ describe('a key that expires', () => {
     await moveExpiry(id, 0);
     await printed(() => revokeKey(called(system, id)));
     const [revoked, unknown] = [await ask(apiKey), await ask(createApiKey('test'))];
-    const { request_id: _one, ...told } = revoked.body;
-    const { request_id: _other, ...wanted } = unknown.body;
-    expect(told).toEqual(wanted);
+    const { request_id: _one, ...received } = revoked.body;
+    const { request_id: _other, ...expected } = unknown.body;
+    expect(received).toEqual(expected);
   });
 });
 
@@ -280,8 +280,8 @@ describe('a key that works only from some addresses', () => {
     expect({ code, received }).toEqual({ code: 'address_not_allowed', received: from });
     expect(detail).toBe(`The API key may not be used from ${from}.`);
     // The answer reveals neither the allowed addresses nor the owner of the key.
-    const told = JSON.stringify([answer.body, [...answer.headers]]).replaceAll(from, '');
-    expect(told).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
+    const text = JSON.stringify([answer.body, [...answer.headers]]).replaceAll(from, '');
+    expect(text).not.toMatch(/127\.0|acc_|RateLimit|10\.0/i);
   });
 
   it('is rolled with its addresses, and its list shows them', async () => {
@@ -383,7 +383,7 @@ describe('the look-up of a key', () => {
     await system.database.begin(async (sql) => {
       await sql`lock table api_keys in access exclusive mode`;
       asking.push(...Array.from({ length: 12 }, () => ask(busy.apiKey)), ask(other.apiKey));
-      await eventually('both keys are looked for', 10_000, async () => {
+      await eventually('both key look-ups wait', 10_000, async () => {
         const [row] = await waiting();
         expect(row?.count).toBeLessThanOrEqual(2);
         return row?.count === 2 ? true : undefined;

@@ -15,9 +15,11 @@ describe('arrays are sent and received without asking the server for its types',
     await fc.assert(
       fc.asyncProperty(texts, async (sent) => {
         const elements = sent.map((text) => text?.replaceAll('\0', '') ?? null);
-        const [row] = await test.database<{ came: readonly string[]; json: readonly string[] }[]>`
-          select ${elements}::text[] as came, to_json(${elements}::text[]) as json`;
-        expect(row).toEqual({ came: elements, json: elements });
+        const [row] = await test.database<
+          { received: readonly string[]; json: readonly string[] }[]
+        >`
+          select ${elements}::text[] as received, to_json(${elements}::text[]) as json`;
+        expect(row).toEqual({ received: elements, json: elements });
       }),
       { examples: [[[]], [['NULL', 'null', '', ' ', '"', '\\', '{a,b}', null]]] },
     );

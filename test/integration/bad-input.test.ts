@@ -55,20 +55,20 @@ type Expected = {
 
 function checkProblem(answer: ApiAnswer, wanted: Expected) {
   expect(answer.headers.get('content-type')).toMatch(/^application\/problem\+json(;|$)/);
-  const told = problem.parse(answer.body);
-  expect({ status: answer.status, code: told.code, param: told.param }).toEqual({
+  const refusal = problem.parse(answer.body);
+  expect({ status: answer.status, code: refusal.code, param: refusal.param }).toEqual({
     status: wanted.status,
     code: wanted.code,
     param: wanted.param,
   });
-  expect(told.status).toBe(wanted.status);
+  expect(refusal.status).toBe(wanted.status);
   // An unknown ID in a path is the only refusal that needs no further explanation.
-  for (const { code, expected } of [told, ...told.errors]) {
+  for (const { code, expected } of [refusal, ...refusal.errors]) {
     if (code !== 'not_found') expect(expected).toMatch(/\S/);
   }
-  expect(told.request_id).toBe(answer.headers.get('request-id'));
-  if (wanted.detail !== undefined) expect(told.detail).toContain(wanted.detail);
-  return told;
+  expect(refusal.request_id).toBe(answer.headers.get('request-id'));
+  if (wanted.detail !== undefined) expect(refusal.detail).toContain(wanted.detail);
+  return refusal;
 }
 
 /** Sends a bad request, checks its answer, and verifies that it stored nothing. */
@@ -78,11 +78,11 @@ async function refuses(request: string, options: RequestOptions, wanted: Expecte
     idempotencyKey: `bad-${crypto.randomUUID()}`,
     ...options,
   });
-  const told = checkProblem(answer, wanted);
+  const refusal = checkProblem(answer, wanted);
   // A request that was understood and refused binds its key; nothing else is ever stored.
   const bound = wanted.status === 422 ? 1 : 0;
   expect(await counts()).toEqual({ ...before, keys: (before?.keys ?? 0) + bound });
-  return { answer, told };
+  return { answer, refusal };
 }
 
 const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: '125000' };
@@ -229,8 +229,8 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
   it('all its wrong parameters in one answer', async () => {
     const params = { source_currency: 'usd', amount: '1.5', fixed_side: 'middle', colour: 'red' };
     const sent = style === 'form' ? { form: params } : { json: params };
-    const { told } = await refuses('POST /v1/quotes', sent, invalid('source_currency'));
-    const errors = told.errors.map(({ code, param }) => `${code} ${param}`);
+    const { refusal } = await refuses('POST /v1/quotes', sent, invalid('source_currency'));
+    const errors = refusal.errors.map(({ code, param }) => `${code} ${param}`);
     expect(errors.sort()).toEqual([
       'parameter_invalid amount',
       'parameter_invalid fixed_side',
@@ -291,12 +291,12 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
   it('both account fields that are wrong, without showing them in full', async () => {
     const params = { ...american, account_number: '12345678901234567890', routing_number: '1' };
     const sent = style === 'form' ? { form: params } : { json: params };
-    const { answer, told } = await refuses('POST /v1/beneficiaries', sent, {
+    const { answer, refusal } = await refuses('POST /v1/beneficiaries', sent, {
       status: 422,
       code: 'beneficiary_invalid',
       param: 'account_number',
     });
-    expect(told.errors.map(({ param }) => param)).toEqual(['account_number', 'routing_number']);
+    expect(refusal.errors.map(({ param }) => param)).toEqual(['account_number', 'routing_number']);
     expect(JSON.stringify(answer.body)).not.toContain(params.account_number);
   });
 
@@ -329,8 +329,8 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     };
     const room = 8 * 1024 - bytes;
     await refuses('POST /v1/payouts', send(grown(room + 1)), invalid('metadata'));
-    const taken = await system.client('POST /v1/payouts', send(grown(room)));
-    expect([201, 202]).toContain(taken.status);
+    const accepted = await system.client('POST /v1/payouts', send(grown(room)));
+    expect([201, 202]).toContain(accepted.status);
   });
 
   it('an unknown event type, named by its place in the list', async () => {
@@ -443,8 +443,8 @@ describe('a body is refused that', () => {
     sending.end(good.slice(10));
     const [response] = await once(sending, 'response');
     const body = z.record(z.string(), z.unknown()).parse(JSON.parse(await text(response)));
-    const told = new Headers(z.record(z.string(), z.string()).parse(response.headers));
-    checkProblem({ status: response.statusCode, headers: told, body }, unsupported);
+    const received = new Headers(z.record(z.string(), z.string()).parse(response.headers));
+    checkProblem({ status: response.statusCode, headers: received, body }, unsupported);
     expect(await counts()).toEqual(before);
   });
 });
@@ -515,13 +515,13 @@ describe('a request is refused whose', () => {
   );
 
   it('Corridor-Version is unknown', async () => {
-    const { told } = await refuses(
+    const { refusal } = await refuses(
       'POST /v1/quotes',
       { form: quote, headers: { 'corridor-version': '2020-01-01' } },
       { status: 400, code: 'api_version_unknown', param: 'Corridor-Version' },
     );
-    expect(told.expected).toContain('2026-06-01');
-    expect(told.received).toBe('2020-01-01');
+    expect(refusal.expected).toContain('2026-06-01');
+    expect(refusal.received).toBe('2020-01-01');
   });
 
   it('Corridor-Version is empty', async () => {
@@ -572,9 +572,13 @@ describe('a request is refused whose', () => {
 
   it('account number is a JSON number, without repeating the number', async () => {
     const json = { ...american, account_number: 123_456_789_012 };
-    const { told } = await refuses('POST /v1/beneficiaries', { json }, invalid('account_number'));
-    expect(told.detail).toContain('Send it as a string.');
-    expect(JSON.stringify(told)).not.toContain('123456789012');
+    const { refusal } = await refuses(
+      'POST /v1/beneficiaries',
+      { json },
+      invalid('account_number'),
+    );
+    expect(refusal.detail).toContain('Send it as a string.');
+    expect(JSON.stringify(refusal)).not.toContain('123456789012');
   });
 
   it.each(['br', 'deflate', 'zstd'])('body is encoded as %s', async (encoding) => {

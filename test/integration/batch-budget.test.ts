@@ -46,8 +46,8 @@ describe('a batch of 2,000', () => {
     const payouts = Array.from({ length: count }, () => item);
     const answer = await client('POST /v1/batches', { json: { payouts } });
     const id = textOf(answer, 'id');
-    const told = await receiver.next(({ body }) => body.includes(id));
-    expect(JSON.parse(told.body)).toMatchObject({ data: { counts: { settled: count } } });
+    const webhook = await receiver.next(({ body }) => body.includes(id));
+    expect(JSON.parse(webhook.body)).toMatchObject({ data: { counts: { settled: count } } });
 
     const chunks = Array.from({ length: chunkCountOf(count) }, (_, number) => `${id}/${number}`);
     const costs = await Promise.all([id, ...chunks].map(transitionsOf));

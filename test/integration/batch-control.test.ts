@@ -43,14 +43,14 @@ afterAll(async () => {
   await system.stop();
 });
 /** Spies on the output. */
-let said: MockInstance<typeof console.log>;
+let log: MockInstance<typeof console.log>;
 beforeEach(() => {
-  said = vi.spyOn(console, 'log').mockReturnValue();
+  log = vi.spyOn(console, 'log').mockReturnValue();
 });
-afterEach(() => said.mockRestore());
+afterEach(() => log.mockRestore());
 
 const many = (count: number) => Array.from({ length: count }, (_, index) => `n ${index}`);
-const answered = z.object({
+const cancellation = z.object({
   canceled: z.array(z.string()),
   not_canceled: z.array(z.object({ id: z.string(), status: z.string() })),
 });
@@ -80,7 +80,7 @@ describe('a paused batch', () => {
     expect(await heardOf(id)).toBe(0);
 
     expect(await resume(called(system, id))).toBe(true);
-    expect(said.mock.calls).toEqual([['resumed: The batch continues.']]);
+    expect(log.mock.calls).toEqual([['resumed: The batch continues.']]);
     expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
     expect(await heardOf(id)).toBe(1_200);
     expect(await payer.events()).toMatchObject({ 'payout.settled': 1_200, 'batch.completed': 1 });
@@ -112,7 +112,7 @@ describe('a paused batch', () => {
     );
     const id = await sendPaused(system, payer, items);
     await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 3);
-    const printed = () => said.mock.calls.splice(0).map(String);
+    const printed = () => log.mock.calls.splice(0).map(String);
 
     await listBatches(called(system, ''));
     const since = textOf(await payer.client(`GET /v1/batches/${id}`), 'created_at');
@@ -126,7 +126,7 @@ describe('a paused batch', () => {
     ]);
     expect(await resume(called(system, id))).toBe(true);
     await untilBatch(payer.client, id);
-    said.mockClear();
+    log.mockClear();
     expect(await resume(called(system, id))).toBe(false);
     expect(await pause(called(system, id))).toBe(false);
     expect(printed()).toEqual([
@@ -190,7 +190,7 @@ describe('a canceled batch', () => {
     const [first, ...repeats] = await Promise.all(
       many(3).map(() => payer.client(`POST /v1/batches/${id}/cancel`, key)),
     );
-    const wanted = {
+    const expected = {
       canceled: [ids[2], ids[3], ids[5]],
       not_canceled: [
         { id: ids[0], status: 'sent' },
@@ -202,7 +202,7 @@ describe('a canceled batch', () => {
     };
     for (const answer of [first, ...repeats]) {
       expect(answer?.status).toBe(200);
-      expect(answered.parse(answer?.body)).toEqual(wanted);
+      expect(cancellation.parse(answer?.body)).toEqual(expected);
     }
     expect(await payer.balance()).toEqual({ available: 14_000n, held: 4_000n });
     expect(await payer.events()).toMatchObject({ 'payout.canceled': 3 });
@@ -223,10 +223,10 @@ describe('a canceled batch', () => {
     expect(countsOf(batch)).toEqual({ settled: 2, failed: 1, canceled: 4 });
     expect(await payer.client(`POST /v1/batches/${id}/cancel`)).toMatchObject({
       status: 200,
-      body: { status: 'canceled', canceled: [...wanted.canceled, ids[6]] },
+      body: { status: 'canceled', canceled: [...expected.canceled, ids[6]] },
     });
     expect(await payer.events()).toMatchObject({ 'payout.canceled': 4, 'batch.completed': 1 });
-    for (const canceled of wanted.canceled) {
+    for (const canceled of expected.canceled) {
       await receiver.next(
         ({ body }) => body.includes(`"${canceled}"`) && body.includes('payout.canceled'),
       );
@@ -248,7 +248,7 @@ describe('a canceled batch', () => {
     await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 1_200);
     const answer = await payer.client(`POST /v1/batches/${id}/cancel`);
     expect(answer).toMatchObject({ status: 200, body: { status: 'canceled' } });
-    expect(answered.parse(answer.body).canceled).toHaveLength(1_200);
+    expect(cancellation.parse(answer.body).canceled).toHaveLength(1_200);
     expect(await payer.balance()).toEqual({ available: 1_200n * 2_000n, held: 0n });
     expect(await heardOf(id)).toBe(0);
   });
@@ -302,32 +302,35 @@ describe('an item that was never sent but that the bank reports as', () => {
   it.each([
     ['settled with a cent less', { type: 'settled', short: 1n }, 'amount_mismatch'],
     ['a duplicate', { type: 'rejected', code: 'AM05', short: 0n }, 'contradiction'],
-  ] as const)('%s cannot be ended by one person', async (_, { short, ...news }, attentionReason) => {
-    const payer = await openBatchPayer(system, 5_000_000n);
-    const items = [payer.item('one', { amount: '2000000' }), payer.item('two')];
-    const batchId = await sendPaused(system, payer, items);
-    const [item] = await untilRows(system, batchId, (rows) =>
-      rows.every(({ status }) => status === 'processing'),
-    );
-    if (item === undefined) throw new Error('The batch has no item.');
-    const { id, receiveMinor } = item;
-    const amount = String((receiveMinor ?? 0n) - short);
-    await callBack(system, [newsOf(item, { ...news, amount })]);
-    expect(await untilParked(system, id)).toMatchObject({ attentionReason });
-    const balance = await payer.balance();
+  ] as const)(
+    '%s cannot be ended by one person',
+    async (_, { short, ...news }, attentionReason) => {
+      const payer = await openBatchPayer(system, 5_000_000n);
+      const items = [payer.item('one', { amount: '2000000' }), payer.item('two')];
+      const batchId = await sendPaused(system, payer, items);
+      const [item] = await untilRows(system, batchId, (rows) =>
+        rows.every(({ status }) => status === 'processing'),
+      );
+      if (item === undefined) throw new Error('The batch has no item.');
+      const { id, receiveMinor } = item;
+      const amount = String((receiveMinor ?? 0n) - short);
+      await callBack(system, [newsOf(item, { ...news, amount })]);
+      expect(await untilParked(system, id)).toMatchObject({ attentionReason });
+      const balance = await payer.balance();
 
-    const canceled = await payer.client(`POST /v1/payouts/${id}/cancel`);
-    expect(canceled).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
-    const byOperator = await operate(system, id, 'cancel');
-    expect(byOperator.printed).toMatch(/^refused: The rail may have taken the payout/m);
-    const proposed = await operate(system, id, 'fail');
-    expect(proposed.printed).toMatch(/^proposed: /m);
-    // Two operators need the statements as well.
-    const approve = { kind: 'approve', proposal: proposed.action } as const;
-    expect(await command(system, id, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
-    expect(await rowOf(system, id)).toMatchObject({ status: 'processing', attentionReason });
-    expect(await payer.balance()).toEqual(balance);
-  });
+      const canceled = await payer.client(`POST /v1/payouts/${id}/cancel`);
+      expect(canceled).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
+      const byOperator = await operate(system, id, 'cancel');
+      expect(byOperator.printed).toMatch(/^refused: The rail may have taken the payout/m);
+      const proposed = await operate(system, id, 'fail');
+      expect(proposed.printed).toMatch(/^proposed: /m);
+      // Two operators need the statements as well.
+      const approve = { kind: 'approve', proposal: proposed.action } as const;
+      expect(await command(system, id, approve, 'barbara')).toMatchObject({ outcome: 'refused' });
+      expect(await rowOf(system, id)).toMatchObject({ status: 'processing', attentionReason });
+      expect(await payer.balance()).toEqual(balance);
+    },
+  );
 });
 
 it('canceling a payout that settled in its batch starts no workflow for it', async () => {

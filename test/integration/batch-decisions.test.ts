@@ -105,12 +105,12 @@ describe('a batch of all or nothing', () => {
   it('is refused because of some items, moves no money, and sends one event', async () => {
     const payer = await openBatchPayer(system, 1_300n * 2_000n);
     await listen(payer);
-    const others: Readonly<Record<number, Readonly<Record<string, string>>>> = {
+    const changes: Readonly<Record<number, Readonly<Record<string, string>>>> = {
       3: unknownBeneficiary,
       999: { amount: '1' },
       1100: { amount: '9000000' },
     };
-    const items = many(1_200).map((reference, index) => payer.item(reference, others[index]));
+    const items = many(1_200).map((reference, index) => payer.item(reference, changes[index]));
     const id = await payer.send(items, 'all_or_nothing');
     const batch = await untilBatch(payer.client, id);
     expect(batch).toMatchObject({ status: 'completed', outcome: 'refused', totals: [] });
@@ -127,8 +127,8 @@ describe('a batch of all or nothing', () => {
     expect(await debitsOf(id)).toBe(0);
     expect(await payer.balance()).toEqual({ available: 1_300n * 2_000n, held: 0n });
     expect(await payer.events()).toEqual({ 'batch.completed': 1 });
-    const told = await receiver.next(({ body }) => body.includes(id));
-    expect(JSON.parse(told.body)).toMatchObject({
+    const webhook = await receiver.next(({ body }) => body.includes(id));
+    expect(JSON.parse(webhook.body)).toMatchObject({
       type: 'batch.completed',
       data: { id, outcome: 'refused', counts: { total: 1_200, failed: 1_200 } },
     });

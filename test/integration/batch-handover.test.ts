@@ -36,7 +36,7 @@ async function countShown(batchId: string, reason?: string): Promise<number> {
 
 /** Waits until operators can find all these payouts by their workflows and in the list. */
 async function untilShown(batchId: string, ids: readonly string[], reason: string): Promise<void> {
-  await eventually(`${ids.length} payouts shown for ${reason}`, 100_000, async () =>
+  await eventually(`${ids.length} payouts need attention for ${reason}`, 100_000, async () =>
     (await countShown(batchId, reason)) === ids.length ? true : undefined,
   );
   const parked = new Map((await stuckPayouts(system.database, {})).map((row) => [row.id, row]));

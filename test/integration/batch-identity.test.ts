@@ -92,9 +92,9 @@ describe('one batch sent more than once', () => {
       idempotencyKey: 'one',
     });
     const id = textOf(first, 'id');
-    const others = payouts.with(1, payer.item('n-1', { amount: '2001' }));
+    const changed = payouts.with(1, payer.item('n-1', { amount: '2001' }));
     const other = await payer.client('POST /v1/batches', {
-      json: { payouts: others },
+      json: { payouts: changed },
       idempotencyKey: 'one',
     });
     expect(other).toMatchObject({
@@ -257,26 +257,26 @@ describe('the list of the items of a batch', () => {
   it('is invisible to another account, and refuses cursors of other lists', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);
     const other = await openBatchPayer(system, 1_000_000n);
-    const mine = await payer.send([payer.item('mine')]);
-    const theirs = await other.send([other.item('theirs')]);
+    const ownId = await payer.send([payer.item('mine')]);
+    const foreignId = await other.send([other.item('theirs')]);
     const { client } = payer;
     for (const request of [
-      `GET /v1/batches/${theirs}`,
-      `GET /v1/batches/${theirs}/payouts`,
-      `POST /v1/batches/${theirs}/cancel`,
+      `GET /v1/batches/${foreignId}`,
+      `GET /v1/batches/${foreignId}/payouts`,
+      `POST /v1/batches/${foreignId}/cancel`,
     ]) {
       expect(await client(request)).toMatchObject({ status: 404 });
     }
-    const [foreign] = await rowsOf(system, theirs);
+    const [foreign] = await rowsOf(system, foreignId);
     const elsewhere = await client('POST /v1/payouts', { form: payer.item('single') });
     for (const cursor of [foreign?.id, textOf(elsewhere, 'id'), 'po_0nothing']) {
       expect(
-        await client(`GET /v1/batches/${mine}/payouts?starting_after=${cursor}`),
+        await client(`GET /v1/batches/${ownId}/payouts?starting_after=${cursor}`),
       ).toMatchObject({
         status: 422,
         body: { code: 'cursor_not_found', param: 'starting_after' },
       });
     }
-    await Promise.all([untilBatch(client, mine), untilBatch(other.client, theirs)]);
+    await Promise.all([untilBatch(client, ownId), untilBatch(other.client, foreignId)]);
   });
 });

@@ -43,7 +43,7 @@ afterAll(async () => {
 
 describe('a batch with every instruction to the sandbox bank', () => {
   // The orders are interleaved, so that failing items are next to successful ones.
-  const wanted = Array.from({ length: itemsOfEach }, () => [
+  const endings = Array.from({ length: itemsOfEach }, () => [
     plain,
     ...Object.values(orderEndings),
   ]).flat();
@@ -56,24 +56,24 @@ describe('a batch with every instruction to the sandbox bank', () => {
     const endpoint = await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['*'] },
     });
-    const id = await payer.send(wanted.map(({ reference }) => payer.item(reference)));
+    const id = await payer.send(endings.map(({ reference }) => payer.item(reference)));
     // The counters must add up at every poll.
-    await untilBatch(payer.client, id, (batch) => sameCounts(countsOf(batch), wanted));
+    await untilBatch(payer.client, id, (batch) => sameCounts(countsOf(batch), endings));
     const rows = await untilRows(system, id, (all) =>
-      all.every((row, index) => hasEnded(row, wanted[index] ?? plain)),
+      all.every((row, index) => hasEnded(row, endings[index] ?? plain)),
     );
 
     const journal = await journalByKey(system);
     for (const [index, row] of rows.entries()) {
-      const ending = wanted[index] ?? plain;
+      const ending = endings[index] ?? plain;
       expect(statusHistory(row).map(({ status }) => status)).toEqual(ending.history);
       expect(row.statusReason).toBe(ending.reason);
       expect(journal.get(row.id) ?? []).toEqual(ending.journal);
       expect(await postingsOf(system.database, row.id)).toEqual(postingsFor(row, ending));
     }
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
-    const told = wanted.flatMap(({ history }) => history.slice(2).map((s) => `payout.${s}`));
-    expect(await payer.events()).toEqual(tally(told));
+    const announced = endings.flatMap(({ history }) => history.slice(2).map((s) => `payout.${s}`));
+    expect(await payer.events()).toEqual(tally(announced));
     await expectWebhooks(textOf(endpoint, 'secret'), rows);
     // Payouts that only wait need no operator: the chunk continues with them.
     expect(rows.filter((row) => row.driver === row.id).map((row) => row.reference)).toEqual(
@@ -96,8 +96,8 @@ function tally(names: readonly string[]): Readonly<Record<string, number>> {
   return counts;
 }
 
-function sameCounts(counts: Readonly<Record<string, number>>, wanted: readonly Ending[]): boolean {
-  const due = tally(wanted.map(({ history }) => history.at(-1) ?? ''));
+function sameCounts(counts: Readonly<Record<string, number>>, endings: readonly Ending[]): boolean {
+  const due = tally(endings.map(({ history }) => history.at(-1) ?? ''));
   return Object.entries(due).every(([status, count]) => counts[status] === count);
 }
 
@@ -120,7 +120,7 @@ async function expectWebhooks(secret: string, rows: readonly PayoutRow[]): Promi
   const bodies = receiver.received.map(({ body, headers }) =>
     webhookBody.parse(new Webhook(secret).verify(body, headers)),
   );
-  const came = bodies.map(({ type, data }) => `${data.id} ${type} ${data.status}`);
-  expect(came.sort()).toEqual(due.sort());
+  const received = bodies.map(({ type, data }) => `${data.id} ${type} ${data.status}`);
+  expect(received.sort()).toEqual(due.sort());
   expect(new Set(bodies.map(({ id }) => id)).size).toBe(bodies.length);
 }

@@ -133,12 +133,12 @@ async function carryLane(database: Database): Promise<void> {
       factsOf(ids, { kind: 'accepted', reference: null }),
     );
   });
-  const [told = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  await storeRailEvents(database, 'sandbox', await newsOf(database, told));
+  const [reported = []] = groupsOf(await itemsOf(database, sent, ['sent']));
+  await storeRailEvents(database, 'sandbox', await settlementsOf(database, reported));
 }
 
 /** Reports that the rail has settled each of these payouts. */
-async function newsOf(sql: Sql, ids: readonly string[]) {
+async function settlementsOf(sql: Sql, ids: readonly string[]) {
   const rows = await sql<{ id: string; receiveMinor: bigint }[]>`
     select id, receive_minor from payouts where id = any (${ids})`;
   return rows.map(({ id, receiveMinor }) => ({
@@ -152,16 +152,16 @@ async function newsOf(sql: Sql, ids: readonly string[]) {
 async function readGroups(database: Database) {
   const [undecided = []] = groupsOf(await itemsOf(database, pending, ['pending']));
   const [unsent = []] = groupsOf(await itemsOf(database, accepted, ['processing']));
-  const [told = [], untold = []] = groupsOf(await itemsOf(database, sent, ['sent']));
-  const news = await newsOf(database, untold);
+  const [reported = [], unreported = []] = groupsOf(await itemsOf(database, sent, ['sent']));
+  const railEvents = await settlementsOf(database, unreported);
   // The preparation has taken longer than a first attempt's lease.
   await database`update delivery_groups set next_attempt_at = now() + interval '1 hour'`;
   // The deliveries of one transaction get separate rows, as if their process had handed them over.
   await database`
     select end_delivery_groups(array(select id from delivery_groups order by id limit 11), 'pending', false)`;
-  const pairs = await pendingFirstAttempts(database, told);
+  const pairs = await pendingFirstAttempts(database, reported);
   expect(pairs).toHaveLength(groupSize);
-  return { undecided, unsent, told, untold, news, pairs };
+  return { undecided, unsent, reported, unreported, railEvents, pairs };
 }
 type Groups = Awaited<ReturnType<typeof readGroups>>;
 
@@ -216,8 +216,12 @@ const statements: readonly (readonly [string, number, Statement])[] = [
       beginSubmission(sql, { driver: chunkDriver(accepted), ids: unsent, wakeInMs: 0 }, limits),
   ],
   ['reads beneficiaries', groupSize, (sql, { unsent }) => beneficiariesOf(sql, unsent)],
-  ['locks', groupSize, (sql, { told }) => lockPayouts(sql, null, told)],
-  ['stores rail events', groupSize, (sql, { news }) => storeRailEvents(sql, 'sandbox', news)],
+  ['locks', groupSize, (sql, { reported }) => lockPayouts(sql, null, reported)],
+  [
+    'stores rail events',
+    groupSize,
+    (sql, { railEvents }) => storeRailEvents(sql, 'sandbox', railEvents),
+  ],
   [
     'applies the answers of the rail',
     groupSize,
@@ -232,8 +236,8 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   [
     'applies rail events',
     groupSize,
-    (sql, { told }) =>
-      applyFacts(sql, usualFactRules, { driver: chunkDriver(sent), ids: told }, new Map()),
+    (sql, { reported }) =>
+      applyFacts(sql, usualFactRules, { driver: chunkDriver(sent), ids: reported }, new Map()),
   ],
   [
     'cancels',
@@ -245,7 +249,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['hands over stuck items', chunkSize, (sql) => handOverItems(sql, sent, 'stuck')],
   ['hands over unanswered items', chunkSize, (sql) => handOverItems(sql, sent, 'unanswered')],
   ['hands over everything', chunkSize, (sql) => handOverItems(sql, sent, 'all')],
-  ['finds first attempts', groupSize, (sql, { told }) => pendingFirstAttempts(sql, told)],
+  ['finds first attempts', groupSize, (sql, { reported }) => pendingFirstAttempts(sql, reported)],
   ['takes first attempts', groupSize, (sql, { pairs }) => claimFirstAttempts(sql, pairs)],
   ['releases claims', groupSize, (sql, { pairs }) => releaseClaims(sql, pairs, 0)],
   [
@@ -281,7 +285,7 @@ const statements: readonly (readonly [string, number, Statement])[] = [
   ['finds when a dead endpoint is due', 32, (sql) => nextAttemptInMs(sql, 'we_dead')],
   ['finds overdue endpoints', 32, (sql) => overdueEndpoints(sql)],
   ['finds overdue payouts', groupSize, (sql) => claimOverduePayouts(sql)],
-  ['puts off payouts', groupSize, (sql, { told }) => postponeWaiting(sql, told)],
+  ['puts off payouts', groupSize, (sql, { reported }) => postponeWaiting(sql, reported)],
   ['finds overdue chunks', 250, (sql) => claimOverdueChunks(sql)],
   ['binds new keys', groupSize, (sql) => bindKeys(sql, accountId, bindings(200_000), null)],
   [

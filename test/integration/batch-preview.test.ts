@@ -120,8 +120,8 @@ describe('a batch that is only validated', () => {
       },
     ]);
     const refused = own.filter(({ refusal }) => refusal !== null);
-    expect(refused.map(({ batchIndex, refusal }) => said(batchIndex, refusal))).toEqual(
-      previewed.refusals.map((refusal) => said(refusal.index, refusal)),
+    expect(refused.map(({ batchIndex, refusal }) => summaryOf(batchIndex, refusal))).toEqual(
+      previewed.refusals.map((refusal) => summaryOf(refusal.index, refusal)),
     );
     expect((await payer.balance()).available).toBe(
       available - own.reduce((all, row) => all + (row.sourceMinor ?? 0n), 0n),
@@ -170,7 +170,7 @@ describe('a batch that is only validated', () => {
   });
 });
 
-function said(
+function summaryOf(
   index: number | null,
   refusal: {
     readonly code: string;

@@ -90,7 +90,7 @@ describe('a worker', () => {
   it('sweeps when the schedule is late', async () => {
     const id = await leavePayout(16);
     await sweepIfLate({ database: system.worker, temporal: system.temporal, log });
-    await eventually('it is decided', 20_000, async () => {
+    await eventually('the payout is decided', 20_000, async () => {
       const { body } = await system.client(`GET /v1/payouts/${id}`);
       return body['status'] !== 'pending' || undefined;
     });
@@ -124,7 +124,7 @@ it('a batch is canceled if an item was canceled while the last one waited to clo
   await transaction(worker, async (sql) => {
     await completeBatches(sql, [id]);
     closing = transaction(worker, (other) => completeBatches(other, [id]));
-    await eventually('the other waits', 20_000, async () => {
+    await eventually('the other transaction waits', 20_000, async () => {
       const waiting = await database`
         select from pg_stat_activity where wait_event_type = 'Lock' and query like '%batches%'`;
       return waiting.length > 0 || undefined;

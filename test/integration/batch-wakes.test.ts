@@ -56,7 +56,7 @@ async function park(batchId: string, id: string, reason: AttentionReason): Promi
            attention_at = now() where id = ${id}`;
   await wakeBatch(system, batchId);
   await untilRows(system, batchId, (rows) => rows.some((row) => row.driver === id));
-  await eventually(`${id} is shown`, 20_000, async () =>
+  await eventually(`${id} needs attention`, 20_000, async () =>
     (await needsAttention(id)) === true ? true : undefined,
   );
 }
@@ -98,8 +98,8 @@ describe('a parked item whose batch is canceled', () => {
     const { batchId, ids } = await withOneParked();
     const [first = ''] = ids;
     await transaction(system.database, (sql) => cancelItems(sql, usualFactRules, ids));
-    const [own, ...others] = (await wakeTimes(batchId)).map(({ wakeAt }) => wakeAt !== null);
-    expect({ own, others }).toEqual({ own: true, others: [false, false] });
+    const [own, ...rest] = (await wakeTimes(batchId)).map(({ wakeAt }) => wakeAt !== null);
+    expect({ own, rest }).toEqual({ own: true, rest: [false, false] });
     const sweep = async () => {
       await system.database`update payouts set wake_at = now() where id = ${first} and wake_at is not null`;
       await system.temporal.workflow.execute('sweep', {
@@ -120,22 +120,25 @@ describe('an item that needs attention before its all-or-nothing batch is decide
   it.each([
     { decision: 'accepted', funds: 4_000n, status: 'processing' },
     { decision: 'refused', funds: 3_999n, status: 'failed' },
-  ])('is looked at again by its workflow when all items are $decision', async ({ funds, status }) => {
-    const payer = await openBatchPayer(system, funds);
-    await system.stopWorker();
-    const items = [payer.item('n 0'), payer.item('n 1')];
-    const batchId = await payer.send(items, 'all_or_nothing');
-    const [first = ''] = (await rowsOf(system, batchId)).map(({ id }) => id);
-    // The state that its chunk leaves when the rail reports about a payout that was never sent to it.
-    await system.database`
+  ])(
+    'is looked at again by its workflow when all items are $decision',
+    async ({ funds, status }) => {
+      const payer = await openBatchPayer(system, funds);
+      await system.stopWorker();
+      const items = [payer.item('n 0'), payer.item('n 1')];
+      const batchId = await payer.send(items, 'all_or_nothing');
+      const [first = ''] = (await rowsOf(system, batchId)).map(({ id }) => id);
+      // The state that its chunk leaves when the rail reports about a payout that was never sent to it.
+      await system.database`
       update payouts set driver = id, attention_reason = 'contradiction',
              attention_detail = 'a test', attention_at = now() where id = ${first}`;
-    await system.startWorker();
-    await untilRows(system, batchId, ([row]) => row?.status === status);
-    await eventually(`${first} is shown`, 10_000, async () =>
-      (await needsAttention(first)) === true ? true : undefined,
-    );
-    expect((await wakeTimes(batchId))[0]).not.toEqual({ wakeAt: null });
-    await handleOf(first).terminate();
-  });
+      await system.startWorker();
+      await untilRows(system, batchId, ([row]) => row?.status === status);
+      await eventually(`${first} needs attention`, 10_000, async () =>
+        (await needsAttention(first)) === true ? true : undefined,
+      );
+      expect((await wakeTimes(batchId))[0]).not.toEqual({ wakeAt: null });
+      await handleOf(first).terminate();
+    },
+  );
 });

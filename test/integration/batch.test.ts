@@ -70,8 +70,8 @@ describe('a batch', () => {
       body: { code: 'parameters_exclusive', param: 'batch' },
     });
     const batch = await client(`GET /v1/batches/${id}`);
-    const { total, ...others } = counts.parse(batch.body['counts']);
-    expect(Object.values(others).reduce((sum, count) => sum + count, 0)).toBe(total);
+    const { total, ...byStatus } = counts.parse(batch.body['counts']);
+    expect(Object.values(byStatus).reduce((sum, count) => sum + count, 0)).toBe(total);
     expect(await unbalancedCurrencies(database)).toEqual([]);
     const keys = (await bank.journal())
       .filter((line) => line.type === 'transfer')

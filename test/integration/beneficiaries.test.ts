@@ -139,8 +139,8 @@ it('the examples of what a country requires make a beneficiary', async () => {
       ['individual', 'date_of_birth', 'registration_number'],
       ['business', 'registration_number', 'date_of_birth'],
     ] as const) {
-      const asked = type === 'business' ? '&type=business' : '';
-      const { body } = await client(`${path}?country=${country}${asked}`);
+      const typeQuery = type === 'business' ? '&type=business' : '';
+      const { body } = await client(`${path}?country=${country}${typeQuery}`);
       const { fields } = requirements.parse(body);
       const required = fields.filter((field) => field.required);
       const form = Object.fromEntries(required.map(({ name, example }) => [name, example]));

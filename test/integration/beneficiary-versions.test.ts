@@ -211,9 +211,9 @@ describe('a payout', () => {
     const ibans = z.array(z.object({ beneficiary: z.object({ iban: z.string() }) }));
     const shown = ibans.parse(list.body['data']).map(({ beneficiary: { iban } }) => iban);
     expect(shown).toEqual(['****6199', '****3000']);
-    const answered = await client(`GET /v1/events?type=payout.settled&limit=2`);
+    const answer = await client(`GET /v1/events?type=payout.settled&limit=2`);
     const events = z.array(z.object({ data: z.object({ beneficiary_version: z.number() }) }));
-    const versions = events.parse(answered.body['data']).map(({ data }) => data);
+    const versions = events.parse(answer.body['data']).map(({ data }) => data);
     expect(versions).toEqual([{ beneficiary_version: 2 }, { beneficiary_version: 1 }]);
   });
 

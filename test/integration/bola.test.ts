@@ -64,7 +64,7 @@ async function acquire(client: ApiClient, receiverUrl: string): Promise<Owned> {
   const payout = await client('POST /v1/payouts', { json: item });
   const batch = await client('POST /v1/batches', { json: { payouts: [item, item] } });
   await untilStatus(client, textOf(payout, 'id'), 'settled');
-  await eventually('the batch', 20_000, async () =>
+  await eventually('the batch is completed', 20_000, async () =>
     (await client(`GET /v1/batches/${textOf(batch, 'id')}`)).body['status'] === 'completed'
       ? true
       : undefined,
@@ -100,10 +100,10 @@ function absent(kind: keyof Owned): string {
 const changing = ['request-id', 'date', 'ratelimit', 'ratelimit-policy', 'content-length'];
 
 /** An answer without its per-request values and without the requested ID. */
-function essence(answer: ApiAnswer, asked: string) {
+function essence(answer: ApiAnswer, id: string) {
   const plain = (text: string) =>
     text
-      .replaceAll(asked, '<asked>')
+      .replaceAll(id, '<asked>')
       .replaceAll(/\b(po|bat|req)_[0-9a-z]{26}\b/g, '<new>')
       .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, '<time>');
   const headers = [...answer.headers].filter(([name]) => !changing.includes(name));
@@ -259,40 +259,44 @@ describe('another account’s id', () => {
     expect(Object.keys(params).sort()).toEqual(named.sort());
   });
 
-  it.each(Object.entries(paths))('in %s is answered like one that does not exist', async (name, kind) => {
-    const [method = '', path = ''] = name.split(' ');
-    const ask = (client: ApiClient, id: string, idempotencyKey?: string) =>
-      client(`${method.toUpperCase()} ${path.replace(':id', id)}`, {
-        ...(bodies[name] === undefined ? {} : { json: bodies[name] }),
-        ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-      });
-    const before = await reads(kind);
-    const none = absent(kind);
-    const keys = [undefined, `bola-${crypto.randomUUID()}`];
-    for (const key of keys) {
-      const [theirs, nobodys] = [
-        await ask(stranger, foreign[kind], key),
-        await ask(stranger, none, key && `${key}-none`),
-      ];
-      expect(theirs.status).toBe(404);
-      expect(essence(theirs, foreign[kind])).toEqual(essence(nobodys, none));
-    }
-    // The object exists and has not changed.
-    expect(before.map(({ status }) => status)).toEqual(before.map(() => 200));
-    expect((await reads(kind)).map(({ body }) => body)).toEqual(before.map(({ body }) => body));
-  });
+  it.each(Object.entries(paths))(
+    'in %s is answered like one that does not exist',
+    async (name, kind) => {
+      const [method = '', path = ''] = name.split(' ');
+      const ask = (client: ApiClient, id: string, idempotencyKey?: string) =>
+        client(`${method.toUpperCase()} ${path.replace(':id', id)}`, {
+          ...(bodies[name] === undefined ? {} : { json: bodies[name] }),
+          ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+        });
+      const before = await reads(kind);
+      const none = absent(kind);
+      const keys = [undefined, `bola-${crypto.randomUUID()}`];
+      for (const key of keys) {
+        const [foreignAnswer, missing] = [
+          await ask(stranger, foreign[kind], key),
+          await ask(stranger, none, key && `${key}-none`),
+        ];
+        expect(foreignAnswer.status).toBe(404);
+        expect(essence(foreignAnswer, foreign[kind])).toEqual(essence(missing, none));
+      }
+      // The object exists and has not changed.
+      expect(before.map(({ status }) => status)).toEqual(before.map(() => 200));
+      expect((await reads(kind)).map(({ body }) => body)).toEqual(before.map(({ body }) => body));
+    },
+  );
 
   it.each(Object.keys(params))('in %s is answered like one that does not exist', async (name) => {
     const [kind, send] = params[name] ?? [];
-    if (kind === undefined || send === undefined) throw new Error(`No line for ${name}.`);
+    if (kind === undefined || send === undefined)
+      throw new Error(`No request is defined for ${name}.`);
     const none = absent(kind);
     const ask = ({ request, json }: Sent) =>
       stranger(request, json === undefined ? {} : { json, idempotencyKey: crypto.randomUUID() });
-    const theirs = await ask(send(foreign[kind]));
-    expect(essence(theirs, foreign[kind])).toEqual(essence(await ask(send(none)), none));
+    const foreignAnswer = await ask(send(foreign[kind]));
+    expect(essence(foreignAnswer, foreign[kind])).toEqual(essence(await ask(send(none)), none));
     // The same request with the caller's own ID has another answer.
-    const mine = essence(await ask(send(own[kind])), own[kind]);
-    expect(mine).not.toEqual(essence(theirs, foreign[kind]));
+    const ownAnswer = essence(await ask(send(own[kind])), own[kind]);
+    expect(ownAnswer).not.toEqual(essence(foreignAnswer, foreign[kind]));
   });
 
   it('in the items of a batch fails them like one that does not exist', async () => {
@@ -300,7 +304,7 @@ describe('another account’s id', () => {
       const payouts = [{ beneficiary, source_currency: 'USD', amount: 5_000 }];
       const batch = textOf(await stranger('POST /v1/batches', { json: { payouts } }), 'id');
       const path = `GET /v1/batches/${batch}`;
-      const done = await eventually('the batch', 20_000, async () => {
+      const done = await eventually('the batch is completed', 20_000, async () => {
         const answer = await stranger(path);
         return answer.body['status'] === 'completed' ? answer : undefined;
       });
@@ -313,14 +317,14 @@ describe('another account’s id', () => {
   it('as an idempotency key makes a separate request', async () => {
     const json = { source_currency: 'USD', destination_currency: 'EUR', amount: 7_000 };
     const idempotencyKey = `shared-${crypto.randomUUID()}`;
-    const theirs = await owner('POST /v1/quotes', { json, idempotencyKey });
-    const mine = await stranger('POST /v1/quotes', {
+    const foreignAnswer = await owner('POST /v1/quotes', { json, idempotencyKey });
+    const ownAnswer = await stranger('POST /v1/quotes', {
       json: { ...json, amount: 8_000 },
       idempotencyKey,
     });
-    expect(mine.status).toBe(201);
-    expect(mine.headers.get('idempotent-replayed')).toBeNull();
-    expect(textOf(mine, 'id')).not.toBe(textOf(theirs, 'id'));
+    expect(ownAnswer.status).toBe(201);
+    expect(ownAnswer.headers.get('idempotent-replayed')).toBeNull();
+    expect(textOf(ownAnswer, 'id')).not.toBe(textOf(foreignAnswer, 'id'));
   });
 });
 

@@ -95,12 +95,12 @@ describe('a cancellation that races with the submission', () => {
     const outcomes = await Promise.all(
       Array.from({ length: 20 }, async (_, index) => {
         // Together they use up the account's funds, so an early release would show.
-        const asked = payer.ask(`race ${index}`, { amount: '5000' });
+        const sending = payer.ask(`race ${index}`, { amount: '5000' });
         // Odd ones are canceled while the payout is being decided, even ones right afterwards.
-        if (index % 2 === 0) await asked;
+        if (index % 2 === 0) await sending;
         const id = await idOf(payer, `race ${index}`);
         const outcome = await expectOneOutcome(id, await cancel(payer, id));
-        expect([201, 202]).toContain((await asked).status);
+        expect([201, 202]).toContain((await sending).status);
         return outcome;
       }),
     );
@@ -114,7 +114,7 @@ describe('a cancellation that races with the submission', () => {
   it('wins before the bank was called, and the bank never receives the payout', async () => {
     const payer = await openPayer(system);
     await system.stopWorker();
-    const asked = payer.ask('never called');
+    const sending = payer.ask('never called');
     const id = await idOf(payer, 'never called');
     const canceled = cancel(payer, id);
     // The update waits at the server, so it is there before the first step runs.
@@ -122,7 +122,7 @@ describe('a cancellation that races with the submission', () => {
     expect(await expectOneOutcome(id, await canceled)).toBe('canceled');
     expect(await journalOf(system, id)).toEqual([]);
     expect(await payer.eventsOf(id)).toEqual(['payout.canceled']);
-    expect([201, 202]).toContain((await asked).status);
+    expect([201, 202]).toContain((await sending).status);
   });
 
   it('asks the bank if the submission began after the row was read', async () => {
@@ -167,7 +167,7 @@ describe('a cancellation that races with the submission', () => {
   it('wins though the bank has refused the voided key before it was recorded', async () => {
     const payer = await openPayer(system);
     await system.stopWorker();
-    const asked = payer.ask('voided first');
+    const sending = payer.ask('voided first');
     const id = await idOf(payer, 'voided first');
     const rail = createSandboxRail(system.bank);
     // The first half of a cancellation, whose second half is late.
@@ -176,7 +176,7 @@ describe('a cancellation that races with the submission', () => {
     await system.startWorker();
     await untilSubmitted(system, id);
     expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
-    await asked;
+    await sending;
   });
 
   it('loses if the bank has accepted the payout, even if its answer was lost', async () => {
@@ -221,9 +221,9 @@ describe('a cancellation', () => {
     const absent = newId('payout');
     const [foreign, missing] = [await cancel(stranger, id), await cancel(stranger, absent)];
     expect(foreign).toMatchObject({ status: 404, body: { code: 'not_found', received: id } });
-    const { request_id: _one, ...told } = foreign.body;
-    const { request_id: _other, ...toldOfAbsent } = missing.body;
-    expect(JSON.stringify(told).replaceAll(id, absent)).toBe(JSON.stringify(toldOfAbsent));
+    const { request_id: _one, ...forForeign } = foreign.body;
+    const { request_id: _other, ...forMissing } = missing.body;
+    expect(JSON.stringify(forForeign).replaceAll(id, absent)).toBe(JSON.stringify(forMissing));
     expect(await rowOf(system, id)).toMatchObject({ status: 'processing' });
     expect((await cancel(owner, id)).status).toBe(200);
     // The refusal to a stranger did not bind the key for the owner's object either.
@@ -309,7 +309,7 @@ describe('in Temporal', () => {
     expect(await handle.executeUpdate(cancelUpdate)).toMatchObject({ outcome: 'refused' });
     await handle.cancel();
     // The button in the Temporal UI leaves an audit line nevertheless.
-    await eventually('the button is refused', 20_000, async () => {
+    await eventually('the cancel request in Temporal is refused', 20_000, async () => {
       const lines = await listActions(system.database, id);
       return lines.length > 0 ? true : undefined;
     });

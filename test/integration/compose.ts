@@ -78,8 +78,8 @@ export function danglingNames({ services, ...parts }: Compose): readonly string[
       ...its.volumes.map((volume) => ['volumes', volume.split(':')[0] ?? ''] as const),
     ];
     return used
-      .filter(([kind, wanted]) => parts[kind][wanted] === undefined)
-      .map(([kind, wanted]) => `${name} uses ${wanted}, which is not one of the ${kind}`);
+      .filter(([kind, part]) => parts[kind][part] === undefined)
+      .map(([kind, part]) => `${name} uses ${part}, which is not one of the ${kind}`);
   });
 }
 

@@ -18,13 +18,13 @@ afterEach(async () => {
   // Reopens whatever a test has closed.
   const pair = { source: 'USD', destination: 'EUR' };
   for (const flags of [{ source: 'USD' }, { destination: 'TRY' }, pair]) {
-    await say('open', flags);
+    await runCommand('open', flags);
   }
 });
 afterAll(() => system.stop());
 
 /** Runs a command as an operator, and returns its output. */
-async function say(verb: 'close' | 'open', flags: Readonly<Record<string, string>>) {
+async function runCommand(verb: 'close' | 'open', flags: Readonly<Record<string, string>>) {
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   try {
     await changeOpening(called(system, '', flags), verb);
@@ -44,15 +44,15 @@ describe('a corridor that is closed', () => {
   it('is refused for quotes, previews, and payouts even with an earlier quote', async () => {
     const { client, ask, send } = await openPayer(system);
     const before = await send('simulate: delay 1s');
-    const held = await client('POST /v1/quotes', { form: dollarsToEuro });
-    expect(await say('close', { source: 'USD', destination: 'EUR' })).toMatch(
+    const earlierQuote = await client('POST /v1/quotes', { form: dollarsToEuro });
+    expect(await runCommand('close', { source: 'USD', destination: 'EUR' })).toMatch(
       /^USD to EUR {2}closed from 20/,
     );
     const refused = { code: 'corridor_unavailable', received: 'USD to EUR' };
     expect((await client('POST /v1/quotes', { form: dollarsToEuro })).body).toMatchObject(refused);
     expect((await ask('Closed')).body).toMatchObject(refused);
     const { id: payee } = (await client('POST /v1/beneficiaries', { form: beneficiary })).body;
-    const quoted = { quote: held.body['id'], beneficiary: payee };
+    const quoted = { quote: earlierQuote.body['id'], beneficiary: payee };
     const withQuote = await client('POST /v1/payouts', { json: quoted });
     expect(withQuote.body).toMatchObject({ ...refused, param: 'quote' });
     const item = { source_currency: 'USD', amount: 10_000, beneficiary: payee };
@@ -61,7 +61,7 @@ describe('a corridor that is closed', () => {
       counts: { accepted: 0, refused: 1 },
     });
     expect((await client(`GET /v1/payouts/${before}`)).body).not.toHaveProperty('code');
-    await say('open', { source: 'USD', destination: 'EUR' });
+    await runCommand('open', { source: 'USD', destination: 'EUR' });
     await send('Open again');
   });
 
@@ -73,21 +73,21 @@ describe('a corridor that is closed', () => {
       return JSON.stringify(body['data']) !== '[]';
     };
     expect([await listed('corridors'), await listed('rates')]).toEqual([true, true]);
-    await say('close', { destination: 'TRY' });
+    await runCommand('close', { destination: 'TRY' });
     expect([await listed('corridors'), await listed('rates')]).toEqual([false, false]);
-    await say('open', { source: 'USD', destination: 'TRY' });
+    await runCommand('open', { source: 'USD', destination: 'TRY' });
     expect(await listed('corridors')).toBe(false);
-    await say('close', { source: 'USD' });
-    await say('open', { destination: 'TRY' });
+    await runCommand('close', { source: 'USD' });
+    await runCommand('open', { destination: 'TRY' });
     expect(await listed('corridors')).toBe(false);
-    await say('open', { source: 'USD' });
+    await runCommand('open', { source: 'USD' });
     expect(await listed('corridors')).toBe(true);
   });
 
   it('is open until the time from which it is closed', async () => {
     const { send } = await openPayer(system);
     const from = new Date(Date.now() + 60 * 60_000).toISOString();
-    await say('close', { source: 'USD', from });
+    await runCommand('close', { source: 'USD', from });
     await send('Still open');
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
     await showOpenings(called(system, ''));
@@ -104,5 +104,5 @@ it.each([
   [{ source: 'XXX' }, '--source expects a currency: USD,'],
   [{ destination: 'EUR', from: '2020-01-01T00:00:00Z' }, '--from expects a time in the future'],
 ])('closing a corridor with the flags %j is refused', async (flags, message) => {
-  await expect(say('close', flags)).rejects.toThrow(message);
+  await expect(runCommand('close', flags)).rejects.toThrow(message);
 });

@@ -51,7 +51,7 @@ describe('a transaction whose connection is lost', () => {
     expect(await lost).toSatisfy(isOutage);
 
     // postgres.js may report the lost connection a second time, on the connection opened next.
-    await eventually('a transaction', 2_000, () =>
+    await eventually('a transaction succeeds', 2_000, () =>
       transaction(database, (sql) => sql`select 1`).then(
         () => true,
         (error: unknown) => {
@@ -90,18 +90,18 @@ describe('a session that the server ended within a transaction', () => {
       freeze(1_000);
       await sql`select 1`;
     }).catch((error: unknown) => error);
-    const heard = [await frozen];
+    const errors = [await frozen];
     // The driver reports it a second time, on the connection opened next.
-    await eventually('a transaction', 5_000, async () => {
+    await eventually('a transaction succeeds', 5_000, async () => {
       const next = await transaction(database, (sql) => sql`select 1`).catch(
         (error: unknown) => error,
       );
       if (!(next instanceof Error)) return true;
-      heard.push(next);
+      errors.push(next);
       return undefined;
     });
-    expect(heard).toContainEqual(expect.objectContaining({ code: '25P03' }));
-    for (const error of heard) expect(error).toSatisfy(isOutage);
+    expect(errors).toContainEqual(expect.objectContaining({ code: '25P03' }));
+    for (const error of errors) expect(error).toSatisfy(isOutage);
   });
 });
 
@@ -132,21 +132,24 @@ describe('a connection that is being opened', () => {
       (error: unknown) => error,
     );
 
-  it.each(['closed', 'reset'] as const)('can be %s after any message, and the pool recovers', async (how) => {
-    for (let messages = 1; messages <= messagesOfAnOpening; messages += 1) {
-      line.cutNextAfter(messages, how);
-      const first = await ask();
-      if (first !== 'answered') expect(first, `after ${messages} messages`).toSatisfy(isOutage);
-      line.reset();
-      await eventually(`an answer after ${messages} messages`, 10_000, async () => {
-        const next = await ask();
-        if (next === 'answered') return true;
-        expect(next, `again, after ${messages} messages`).toSatisfy(isOutage);
-        return undefined;
-      });
-      line.reset();
-    }
-  });
+  it.each(['closed', 'reset'] as const)(
+    'can be %s after any message, and the pool recovers',
+    async (how) => {
+      for (let messages = 1; messages <= messagesOfAnOpening; messages += 1) {
+        line.cutNextAfter(messages, how);
+        const first = await ask();
+        if (first !== 'answered') expect(first, `after ${messages} messages`).toSatisfy(isOutage);
+        line.reset();
+        await eventually(`an answer after ${messages} messages`, 10_000, async () => {
+          const next = await ask();
+          if (next === 'answered') return true;
+          expect(next, `again, after ${messages} messages`).toSatisfy(isOutage);
+          return undefined;
+        });
+        line.reset();
+      }
+    },
+  );
 
   it('to a server that is starting up fails at once, without repeated attempts', async () => {
     expect(await ask()).toBe('answered');

@@ -90,11 +90,11 @@ it('free text of the bank, which may contain personal data, is not stored', asyn
   const id = await payer.send('simulate: never settle');
   await untilStatus(payer.client, id, 'sent');
   const reason = 'The account is of Zaphod Quuxington';
-  const news = { type: 'rejected', code: 'AC04', reason } as const;
-  await callBack(system, [newsOf(await rowOf(system, id), news)]);
+  const report = { type: 'rejected', code: 'AC04', reason } as const;
+  await callBack(system, [newsOf(await rowOf(system, id), report)]);
   await untilStatus(payer.client, id, 'failed');
-  const kept = await system.database`select fact from rail_inbox where payout_id = ${id}`;
-  expect(kept).toEqual([{ fact: { kind: 'rejected', code: 'AC04' } }]);
+  const stored = await system.database`select fact from rail_inbox where payout_id = ${id}`;
+  expect(stored).toEqual([{ fact: { kind: 'rejected', code: 'AC04' } }]);
 });
 
 describe('corrections of a payout that has settled', () => {
@@ -143,8 +143,8 @@ describe('a payout that the bank paid after it ended', () => {
   it('is never retried, even after its case is closed, if it was refused', async () => {
     const payer = await openPayer(system);
     const id = textOf(await payer.ask('more than there is', { amount: '200000' }), 'payout');
-    const news = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
-    await callBack(system, [newsOf(await rowOf(system, id), news)]);
+    const report = { type: 'settled', amount: '160000', currency: 'EUR' } as const;
+    await callBack(system, [newsOf(await rowOf(system, id), report)]);
     await untilParked(system, id);
     await byTwo(cli, id, 'fail');
     await expectNoRetry(payer, id);

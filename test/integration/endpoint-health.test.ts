@@ -191,9 +191,9 @@ describe('an endpoint whose deliveries fail', { timeout: 60_000 }, () => {
 
   it('at its old URL is neither disabled nor marked as failing at its new one', async () => {
     const moved = Promise.withResolvers<void>();
-    let asked = 0;
+    let requests = 0;
     const old = await startReceiver((answer) => {
-      asked += 1;
+      requests += 1;
       void moved.promise.then(answer);
     });
     onTestFinished(() => old.close());
@@ -202,7 +202,11 @@ describe('an endpoint whose deliveries fail', { timeout: 60_000 }, () => {
     await recordEvents(test.database, accountId, 1);
     await skip(endpointId, minuteMs);
     const delivering = openWorker().deliverDue(endpointId);
-    await eventually('the old server is asked', 20_000, () => asked === 1 || undefined);
+    await eventually(
+      'the old server receives the request',
+      20_000,
+      () => requests === 1 || undefined,
+    );
     const receiver = await startReceiver();
     onTestFinished(() => receiver.close());
     const { url } = receiver;
@@ -304,7 +308,7 @@ it('a host gets at most 64 requests at once, whatever the number of accounts', a
     await worker.deliver(row?.subjectId ?? '');
   };
   const runs = numbers(5).map(() => deliverTo(tarpit.url, 16));
-  await eventually('80 that are claimed', 20_000, async () => {
+  await eventually('80 deliveries are claimed', 20_000, async () => {
     const rows = await test.database`
       select from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
        where w.url = ${tarpit.url} and d.attempts = 1`;

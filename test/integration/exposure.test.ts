@@ -74,8 +74,8 @@ it('the exposure is the exact sum of open payouts at current rates', async () =>
     insert into rate_decisions (rate_id, outcome, operator, reason)
     values (${waiting[0]?.id ?? 0n}, 'accepted', 'grace', 'a test')`;
   await test.database`select take_accepted_rates('{USD}')`;
-  const [line, ...others] = await exposure();
-  expect(others).toEqual([]);
+  const [line, ...rest] = await exposure();
+  expect(rest).toEqual([]);
   const cents = (text = '') => BigInt(text.replaceAll(/[,.]| EUR/g, ''));
   expect(line?.slice(0, 3)).toEqual(['USD to EUR', 'test', '2']);
   expect(cents(line?.[3])).toBe(promised);

@@ -77,8 +77,8 @@ describe('a line of a statement', () => {
     const date = at.toISOString().slice(0, 10);
     const statement = { rail: 'another', date, closed: false, lines: [line] };
     await transaction(test.worker, (sql) => storeStatement(sql, statement));
-    const said = vi.spyOn(console, 'log').mockReturnValue();
-    const isEven = await reconcile(called(test, '')).finally(() => said.mockRestore());
+    const log = vi.spyOn(console, 'log').mockReturnValue();
+    const isEven = await reconcile(called(test, '')).finally(() => log.mockRestore());
     expect(isEven).toBe(false);
   });
 });

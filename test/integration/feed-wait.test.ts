@@ -81,14 +81,14 @@ describe('GET /v1/events with after and Prefer: wait', () => {
 
   it('answers within a second of an event’s commit, and not earlier', async () => {
     const committed = { atMs: Number.POSITIVE_INFINITY };
-    const asked = ask('after=0', 20);
+    const waiting = ask('after=0', 20);
     await system.worker.begin(async (sql) => {
       await happen(sql);
-      const first = await Promise.race([asked, delay(1_000, 'open')]);
+      const first = await Promise.race([waiting, delay(1_000, 'open')]);
       expect(first).toBe('open');
       committed.atMs = performance.now();
     });
-    const answer = await asked;
+    const answer = await waiting;
     expect(answer.sequences).toEqual([1]);
     expect(answer.endedMs - committed.atMs).toBeGreaterThanOrEqual(0);
     expect(answer.endedMs - committed.atMs).toBeLessThan(1_000);
@@ -152,7 +152,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
 
   it('is answered with an empty list when the process stops', async () => {
     const api = await startApiProcess(system.urls.api);
-    const asked = ask('after=0', 30, {}, api.url);
+    const waiting = ask('after=0', 30, {}, api.url);
     // The use of the key is recorded before the wait begins.
     await expect
       .poll(async () => {
@@ -163,7 +163,7 @@ describe('GET /v1/events with after and Prefer: wait', () => {
       .not.toBeNull();
     const stoppedMs = performance.now();
     api.terminate();
-    const answer = await asked;
+    const answer = await waiting;
     expect(answer).toMatchObject({ status: 200, sequences: [] });
     // After eight seconds the connection would be cut.
     expect(answer.endedMs - stoppedMs).toBeLessThan(6_000);
@@ -193,9 +193,9 @@ describe('waiting requests', () => {
     await happen();
     await Promise.all(all);
     // One query per request on arrival, and one for all of them every 200 ms.
-    const looks = Math.ceil((performance.now() - startedMs) / 200) + 1;
+    const polls = Math.ceil((performance.now() - startedMs) / 200) + 1;
     expect(count.statements).toBeGreaterThan(52);
-    expect(count.statements).toBeLessThanOrEqual(50 + looks);
+    expect(count.statements).toBeLessThanOrEqual(50 + polls);
     await delay(400);
     const after = count.statements;
     await delay(600);

@@ -53,8 +53,8 @@ function checkProblem(answer: WireAnswer, status: number, code: string) {
     status,
     type: 'application/problem+json',
   });
-  const told = problem.parse(JSON.parse(answer.body));
-  expect(told).toMatchObject({ code, status, request_id: answer.headers.get('request-id') });
+  const body = problem.parse(JSON.parse(answer.body));
+  expect(body).toMatchObject({ code, status, request_id: answer.headers.get('request-id') });
   expect(answer.body).not.toMatch(/node:|\.js|\.ts|HPE_|at \w+ \(/);
   checkHeaders(answer);
 }
@@ -296,9 +296,9 @@ describe('an answer that is not read', () => {
   const page = Buffer.alloc(32 * 1024 * 1024, 'x');
 
   it('closes its connection when its time is over, and drops the requests behind it', async () => {
-    const given: string[] = [];
+    const dropped: string[] = [];
     const { server, url, stop } = await listen(limits, (request, response) => {
-      response.once('close', () => given.push(request.url ?? ''));
+      response.once('close', () => dropped.push(request.url ?? ''));
       response.end(page);
     });
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
@@ -308,8 +308,8 @@ describe('an answer that is not read', () => {
       connectionsOf(server).then((count) => count === 0 || undefined),
     );
     // Each request has released its place once its connection was gone.
-    await eventually('both are given up', 5_000, () => given.length >= 2 || undefined);
-    expect(given.sort()).toEqual(['/1', '/2']);
+    await eventually('both requests are dropped', 5_000, () => dropped.length >= 2 || undefined);
+    expect(dropped.sort()).toEqual(['/1', '/2']);
     socket.destroy();
     await stop(0);
   });
@@ -361,9 +361,9 @@ describe('a connection without a valid key', () => {
     const customer = await openWire(url);
     await ask(customer, customerHello);
     const oldest = await openWire(url);
-    const others = [await openWire(url), await openWire(url)];
+    const newer = [await openWire(url), await openWire(url)];
     expect(await oldest.closed).toBe('');
-    for (const wire of [customer, ...others]) {
+    for (const wire of [customer, ...newer]) {
       expect(await ask(wire, hello)).toBe(200);
       wire.destroy();
     }
@@ -404,7 +404,7 @@ describe('a connection without a valid key', () => {
 
 describe('the log line of a request', () => {
   const lineOf = (lines: readonly string[], requestId: string | undefined) =>
-    eventually('the line', 5_000, () => {
+    eventually('the log line', 5_000, () => {
       const text = lines.find((line) => line.includes(`"request":"${requestId}"`));
       return text === undefined
         ? undefined
@@ -461,7 +461,7 @@ describe('SIGTERM', () => {
     const head = post('/v1/quotes', `Content-Length: ${form.length}\r\n`);
     const wires = await Promise.all(Array.from({ length: 2 }, () => openWire(stopped.url)));
     const [idle, reading] = wires;
-    if (idle === undefined || reading === undefined) throw new Error('No wires.');
+    if (idle === undefined || reading === undefined) throw new Error('There are no connections.');
     for (const wire of wires) {
       wire.write(get('/livez'));
       await wire.answer();
@@ -506,8 +506,8 @@ async function isUnready({ metricsUrl }: ApiProcess): Promise<true | undefined> 
 describe('/readyz, beside the metrics', () => {
   it('queries the database once for all requests within two seconds', async () => {
     const line = await openCountingLine(data.url);
-    const asked = await startApiProcess(line.url);
-    const ready = () => fetch(`${asked.metricsUrl}/readyz`);
+    const checked = await startApiProcess(line.url);
+    const ready = () => fetch(`${checked.metricsUrl}/readyz`);
     expect((await ready()).status).toBe(200);
     const before = line.bytes();
     const statuses = await Promise.all(Array.from({ length: 20 }, ready));
@@ -515,9 +515,9 @@ describe('/readyz, beside the metrics', () => {
     // At most one more check, if the first result expires meanwhile: a few hundred bytes.
     expect(line.bytes() - before).toBeLessThan(2_000);
     await line.close();
-    const unready = await eventually('the answer 503', 10_000, () => isUnready(asked));
+    const unready = await eventually('the answer 503', 10_000, () => isUnready(checked));
     expect(unready).toBe(true);
-    await asked.part.stop();
+    await checked.part.stop();
   });
 });
 
@@ -562,7 +562,7 @@ it.each([
     const wire = await openWire(api.url, address);
     wire.write(sent);
     await wire.closed;
-    await eventually('the line', 5_000, () =>
+    await eventually('the log line', 5_000, () =>
       api.lines.find(
         (line) =>
           line.includes('refused before it was read') && line.includes(`"address":"${address}"`),
@@ -598,8 +598,8 @@ describe('an answer is compressed', () => {
     async (path) => {
       const plain = await sent(path);
       expect(plain.headers['content-encoding']).toBeUndefined();
-      for (const asked of ['gzip', 'br;q=1.0, gzip;q=0.8, *;q=0.1']) {
-        const packed = await sent(path, asked);
+      for (const acceptEncoding of ['gzip', 'br;q=1.0, gzip;q=0.8, *;q=0.1']) {
+        const packed = await sent(path, acceptEncoding);
         expect(packed.headers['content-encoding']).toBe('gzip');
         expect(packed.headers['vary']).toContain('Accept-Encoding');
         // Compared as buffers, since toEqual would check megabytes byte by byte.
@@ -609,8 +609,8 @@ describe('an answer is compressed', () => {
           expect(packed.headers[name]).toEqual(plain.headers[name]);
         }
       }
-      for (const asked of ['identity', 'gzip;q=0', 'br', 'gzip;q=0, *;q=0']) {
-        expect((await sent(path, asked)).bytes.equals(plain.bytes)).toBe(true);
+      for (const acceptEncoding of ['identity', 'gzip;q=0', 'br', 'gzip;q=0, *;q=0']) {
+        expect((await sent(path, acceptEncoding)).bytes.equals(plain.bytes)).toBe(true);
       }
     },
   );
@@ -622,8 +622,10 @@ describe('an answer is compressed', () => {
     const refusal = await sent(`/v1/payouts?${names.join('&')}`, 'gzip');
     expect(refusal.headers['content-encoding']).toBe('gzip');
     expect(refusal.headers['content-type']).toBe('application/problem+json');
-    const told = z.object({ errors: z.array(problem.pick({ code: true })) });
-    expect(told.parse(JSON.parse(gunzipSync(refusal.bytes).toString())).errors).toHaveLength(50);
+    const errorList = z.object({ errors: z.array(problem.pick({ code: true })) });
+    expect(errorList.parse(JSON.parse(gunzipSync(refusal.bytes).toString())).errors).toHaveLength(
+      50,
+    );
   });
 
   it('and not sent again to a client that has it, compressed or not', async () => {

@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => system.stop());
 
 type Form = Readonly<Record<string, string>>;
-type Asked = { readonly request: string; readonly form?: Form };
+type WriteRequest = { readonly request: string; readonly form?: Form };
 
 /** A request that writes, and another one to the same route with another meaning. */
 type Write = {
@@ -28,13 +28,14 @@ type Write = {
   /** Creates the objects that the requests need. */
   readonly prepare: (
     client: ApiClient,
-  ) => Promise<{ readonly asked: Asked; readonly other: Asked }>;
+  ) => Promise<{ readonly original: WriteRequest; readonly other: WriteRequest }>;
   /** PostgreSQL's message once the request is stored: the end of a transaction unless stated. */
   readonly done?: 'COMMIT\0' | 'INSERT 0 1\0';
 };
 
 const form = (request: string, one: Form, other: Form): Write['prepare'] => {
-  return () => Promise.resolve({ asked: { request, form: one }, other: { request, form: other } });
+  return () =>
+    Promise.resolve({ original: { request, form: one }, other: { request, form: other } });
 };
 
 /** Requests to a route about one object: a separate request for each of two objects. */
@@ -43,7 +44,7 @@ const about = (
   requestOf: (id: string) => string,
 ): Write['prepare'] => {
   return async (client) => ({
-    asked: { request: requestOf(await make(client)) },
+    original: { request: requestOf(await make(client)) },
     other: { request: requestOf(await make(client)) },
   });
 };
@@ -109,7 +110,7 @@ const writes: Readonly<Record<string, Write>> = {
       const fields = payout(await addBeneficiary(client), 'simulate: never settle');
       const request = 'POST /v1/payouts';
       return {
-        asked: { request, form: fields },
+        original: { request, form: fields },
         other: { request, form: { ...fields, amount: '20000' } },
       };
     },
@@ -149,7 +150,7 @@ const writes: Readonly<Record<string, Write>> = {
     prepare: async (client) => {
       const request = `POST /v1/beneficiaries/${await addBeneficiary(client)}`;
       return {
-        asked: { request, form: { name: 'Ada King' } },
+        original: { request, form: { name: 'Ada King' } },
         other: { request, form: { name: 'Ada Byron' } },
       };
     },
@@ -197,7 +198,7 @@ const writes: Readonly<Record<string, Write>> = {
       const path = async () => `POST /v1/webhook_endpoints/${await addEndpoint(client)}/redeliver`;
       const fields = { since: '2026-11-21T12:00:00Z' };
       return {
-        asked: { request: await path(), form: fields },
+        original: { request: await path(), form: fields },
         other: { request: await path(), form: fields },
       };
     },
@@ -222,7 +223,7 @@ async function openCaller({ prepare }: Write) {
   return { accountId: account.id, apiKey, client, ...(await prepare(client)) };
 }
 
-const send = (client: ApiClient, { request, form: fields }: Asked, idempotencyKey: string) =>
+const send = (client: ApiClient, { request, form: fields }: WriteRequest, idempotencyKey: string) =>
   client(request, fields === undefined ? { idempotencyKey } : { form: fields, idempotencyKey });
 
 const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
@@ -277,10 +278,10 @@ it('every route that writes is covered here', () => {
 describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
   it('has the effect of one request when sent 20 times at once', async () => {
     const once = await openCaller(write);
-    await send(once.client, once.asked, 'a-key');
+    await send(once.client, once.original, 'a-key');
     const often = await openCaller(write);
     const answers = await Promise.all(
-      Array.from({ length: 20 }, () => send(often.client, often.asked, 'a-key')),
+      Array.from({ length: 20 }, () => send(often.client, often.original, 'a-key')),
     );
     const [first, ...repeats] = answers.toSorted(
       (a, b) => Number(isReplay(a)) - Number(isReplay(b)),
@@ -292,50 +293,50 @@ describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
   });
 
   it('is the same request if the key is sent in quotes', async () => {
-    const { client, asked, accountId } = await openCaller(write);
-    const first = await send(client, asked, 'a-key');
+    const { client, original, accountId } = await openCaller(write);
+    const first = await send(client, original, 'a-key');
     const before = await worldOf(accountId);
-    const quoted = await send(client, asked, '"a-key"');
+    const quoted = await send(client, original, '"a-key"');
     expect([isReplay(first), isReplay(quoted)]).toEqual([false, true]);
     expect(subjectOf(quoted)).toEqual(subjectOf(first));
     expect(await worldOf(accountId)).toEqual(before);
   });
 
   it('is refused for a different request, and the answer says what differs', async () => {
-    const { client, asked, other, accountId } = await openCaller(write);
-    const first = await send(client, asked, 'a-key');
+    const { client, original, other, accountId } = await openCaller(write);
+    const first = await send(client, original, 'a-key');
     const before = await worldOf(accountId);
     const second = await send(client, other, 'a-key');
     expect(second.status).toBe(422);
     expect(second.body['code']).toBe('idempotency_key_reused');
-    if (other.request === asked.request) {
+    if (other.request === original.request) {
       const names = Object.entries(other.form ?? {})
-        .filter(([name, value]) => asked.form?.[name] !== value)
+        .filter(([name, value]) => original.form?.[name] !== value)
         // The items of a batch are named as a whole, those of a list one by one.
         .map(([name]) => name.replace(/^(payouts\[0\]).*/, '$1').replace('[]', '[0]'));
       expect([second.body['param']]).toEqual(names);
     } else {
       expect(second.body).toMatchObject({
         received: other.request,
-        expected: expect.stringContaining(asked.request),
+        expected: expect.stringContaining(original.request),
       });
     }
     expect(isReplay(second)).toBe(false);
-    expect(subjectOf(await send(client, asked, 'a-key'))).toEqual(subjectOf(first));
+    expect(subjectOf(await send(client, original, 'a-key'))).toEqual(subjectOf(first));
     expect(await worldOf(accountId)).toEqual(before);
   });
 
   it('carries out one of two different requests sent at once', async () => {
-    const { client, asked, other, accountId } = await openCaller(write);
-    const answers = await Promise.all([asked, other].map((one) => send(client, one, 'a-key')));
+    const { client, original, other, accountId } = await openCaller(write);
+    const answers = await Promise.all([original, other].map((one) => send(client, one, 'a-key')));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([write.status, 422]));
     expect(await countKeys(accountId)).toBe(1);
   });
 
   it('is a separate request for each of two accounts', async () => {
     const callers = [await openCaller(write), await openCaller(write)];
-    for (const { client, asked } of callers) {
-      const answer = await send(client, asked, 'a-key');
+    for (const { client, original } of callers) {
+      const answer = await send(client, original, 'a-key');
       expect(answer.status).toBe(write.status);
       expect(isReplay(answer)).toBe(false);
     }
@@ -412,14 +413,16 @@ it('requests that wait for a key use only some connections, so others go on', as
     await sql`
       insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
       values (${account.id}, 'a-key', 'POST /v1/quotes', '{}', 'qt_0')`;
-    const asked = Array.from({ length: 30 }, ask);
-    await eventually('six wait', 10_000, async () => ((await waiting()) === 6 ? true : undefined));
+    const sending = Array.from({ length: 30 }, ask);
+    await eventually('six requests wait for the key', 10_000, async () =>
+      (await waiting()) === 6 ? true : undefined,
+    );
     // In order of arrival this request would come after all of those.
     expect(
       (await createClient(system.apiUrl, system.account.apiKey)('GET /v1/account')).status,
     ).toBe(200);
     expect(await waiting()).toBe(6);
-    return asked;
+    return sending;
   });
   // The key was used for another request in the meantime.
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual(
@@ -430,22 +433,24 @@ it('requests that wait for a key use only some connections, so others go on', as
 it('a key of any route is refused on every other route without any effect', async () => {
   const { account, apiKey } = await createTestAccount(system.database);
   const client = createClient(system.apiUrl, apiKey);
-  const all: { readonly route: string; readonly asked: Asked }[] = [];
+  const all: { readonly route: string; readonly original: WriteRequest }[] = [];
   for (const [route, { prepare }] of Object.entries(writes)) {
-    all.push({ route, asked: (await prepare(client)).asked });
+    all.push({ route, original: (await prepare(client)).original });
   }
-  for (const { route, asked } of all) {
-    expect(isReplay(await send(client, asked, `key-of ${route}`.replaceAll(' ', '-')))).toBe(false);
+  for (const { route, original } of all) {
+    expect(isReplay(await send(client, original, `key-of ${route}`.replaceAll(' ', '-')))).toBe(
+      false,
+    );
   }
   const before = await worldOf(account.id);
   for (const owner of all) {
-    for (const { asked } of all.filter(({ route }) => route !== owner.route)) {
-      const answer = await send(client, asked, `key-of ${owner.route}`.replaceAll(' ', '-'));
+    for (const { original } of all.filter(({ route }) => route !== owner.route)) {
+      const answer = await send(client, original, `key-of ${owner.route}`.replaceAll(' ', '-'));
       expect(answer.status).toBe(422);
       expect(answer.body).toMatchObject({
         code: 'idempotency_key_reused',
-        expected: expect.stringContaining(owner.asked.request),
-        received: asked.request,
+        expected: expect.stringContaining(owner.original.request),
+        received: original.request,
       });
     }
   }
@@ -489,12 +494,12 @@ describe('when the API dies after the database has committed and before it has a
     const dying = await startApi(line.url);
     const lost: Promise<string>[] = [];
     // The write that binds its key without a transaction comes last: its message also occurs in the others.
-    for (const said of ['COMMIT\0', 'INSERT 0 1\0'] as const) {
-      const asking = Object.entries(writes).filter(([, { done = 'COMMIT\0' }]) => done === said);
-      const areDone = line.keepBack(said, asking.length);
-      for (const [route] of asking) {
-        const { apiKey, asked } = exactlyOne(callers.get(route));
-        const sending = send(createClient(dying.announced, apiKey), asked, 'a-key');
+    for (const message of ['COMMIT\0', 'INSERT 0 1\0'] as const) {
+      const group = Object.entries(writes).filter(([, { done = 'COMMIT\0' }]) => done === message);
+      const areDone = line.keepBack(message, group.length);
+      for (const [route] of group) {
+        const { apiKey, original } = exactlyOne(callers.get(route));
+        const sending = send(createClient(dying.announced, apiKey), original, 'a-key');
         lost.push(
           sending.then(
             ({ status }) => `${route} was answered ${status}`,
@@ -512,18 +517,21 @@ describe('when the API dies after the database has committed and before it has a
   });
   afterAll(() => next?.stop());
 
-  it.each(Object.entries(writes))('%s takes effect once when it is repeated', async (route, write) => {
-    const once = await openCaller(write);
-    const wanted = await send(once.client, once.asked, 'a-key');
-    const { accountId, apiKey, asked } = exactlyOne(callers.get(route));
-    expect(await countKeys(accountId)).toBe(1);
-    const repeat = () => send(createClient(next.announced, apiKey), asked, 'a-key');
-    const answer = await repeat();
-    expect(answer.status).toBe(wanted.status);
-    expect(isReplay(answer)).toBe(true);
-    expect(subjectOf(await repeat())).toEqual(subjectOf(answer));
-    expect(await worldOf(accountId)).toEqual(await worldOf(once.accountId));
-  });
+  it.each(Object.entries(writes))(
+    '%s takes effect once when it is repeated',
+    async (route, write) => {
+      const once = await openCaller(write);
+      const expected = await send(once.client, once.original, 'a-key');
+      const { accountId, apiKey, original } = exactlyOne(callers.get(route));
+      expect(await countKeys(accountId)).toBe(1);
+      const repeat = () => send(createClient(next.announced, apiKey), original, 'a-key');
+      const answer = await repeat();
+      expect(answer.status).toBe(expected.status);
+      expect(isReplay(answer)).toBe(true);
+      expect(subjectOf(await repeat())).toEqual(subjectOf(answer));
+      expect(await worldOf(accountId)).toEqual(await worldOf(once.accountId));
+    },
+  );
 });
 
 describe('a key that another request holds', () => {

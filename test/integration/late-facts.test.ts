@@ -142,16 +142,16 @@ describe('a return', () => {
 const isReturn = (body: string) => body.includes('"payout.returned"');
 
 /** Lets an operator confirm the payout's status, which clears the attention. */
-async function confirm(id: string, asked: OperatorCommand): Promise<void> {
+async function confirm(id: string, confirmation: OperatorCommand): Promise<void> {
   const parked = await rowOf(system, id);
   const before = await postingsOf(system.database, id);
-  const result = await command(system, id, asked);
+  const result = await command(system, id, confirmation);
   expect(result).toMatchObject({ outcome: 'done' });
   const row = await rowOf(system, id);
   expect(row).toMatchObject({ status: parked.status, attentionReason: null, attentionAt: null });
   const actions = await listActions(system.database, id);
   expect(actions.map((action) => [action.id, action.operator, action.command.kind])).toEqual([
-    [result.action, 'grace', asked.kind],
+    [result.action, 'grace', confirmation.kind],
   ]);
   expect(await postingsOf(system.database, id)).toEqual(before);
   // Nothing is left to do, so the workflow closes as it would have without the late fact.

@@ -294,7 +294,7 @@ describe('the history of a balance', () => {
       await sql`
         select from ledger_balances where account_id = ${id} for no key update`;
       waiting = yen(database, id, 3n);
-      await eventually('somebody waits for the balance', 2_000, async () => {
+      await eventually('a posting waits for the balance', 2_000, async () => {
         const { count } = await database`
           select from pg_stat_activity
            where datname = current_database() and wait_event_type = 'Lock'`;

@@ -72,13 +72,13 @@ async function previewAndSend(
   return { preview, rows: await rowsOf(system, id) };
 }
 
-type Wanted = Readonly<Partial<Record<'payout' | 'day' | 'month' | 'destination', string>>>;
+type LimitFlags = Readonly<Partial<Record<'payout' | 'day' | 'month' | 'destination', string>>>;
 
 /** Runs `corridor limits set` for USD, and returns its output. */
-async function limit(accountId: string, wanted: Wanted): Promise<string> {
+async function limit(accountId: string, flags: LimitFlags): Promise<string> {
   const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
   try {
-    await changeLimits(called(system, accountId, { currency: 'USD', ...wanted }));
+    await changeLimits(called(system, accountId, { currency: 'USD', ...flags }));
     return log.mock.calls.flat().join('\n');
   } finally {
     log.mockRestore();
@@ -115,10 +115,10 @@ const untilWaiting = (statements: number) =>
 /** A payout of 1,250.00 at the live rate that waits for its driver. */
 async function pending(accountId: string, sourceCurrency: string, driver?: string) {
   const [id, beneficiaryId] = [newId('payout'), newId('beneficiary')];
-  const wanted = { ...livePayout, sourceCurrency, amount: 125_000n, beneficiaryId };
+  const terms = { ...livePayout, sourceCurrency, amount: 125_000n, beneficiaryId };
   await transaction(system.database, async (sql) => {
     await insertBeneficiary(sql, keyring, { id: beneficiaryId, accountId, details: beneficiary });
-    await insertPayout(sql, { ...wanted, id, accountId, driver: driver ?? id });
+    await insertPayout(sql, { ...terms, id, accountId, driver: driver ?? id });
   });
   return id;
 }
@@ -230,13 +230,13 @@ describe('a batch', () => {
       'settled',
       'limit_exceeded',
     ]);
-    const told = rows.flatMap(({ refusal, batchIndex }) =>
+    const refusals = rows.flatMap(({ refusal, batchIndex }) =>
       refusal === null
         ? []
         : [{ index: batchIndex, expected: refusal.expected, received: refusal.received }],
     );
-    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals: told });
-    expect(told[1]?.expected).toBe(
+    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 3 }, refusals });
+    expect(refusals[1]?.expected).toBe(
       'at most 10.00 USD, the remainder of the limit of 100.00 USD a day',
     );
   });
@@ -337,10 +337,10 @@ describe('a limit of a corridor', () => {
       'settled',
       'limit_exceeded',
     ]);
-    const told = rows.flatMap(({ refusal, batchIndex }) =>
+    const refusals = rows.flatMap(({ refusal, batchIndex }) =>
       refusal === null ? [] : [{ index: batchIndex, expected: refusal.expected }],
     );
-    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 2 }, refusals: told });
+    expect(preview).toMatchObject({ counts: { accepted: 3, refused: 2 }, refusals });
     expect(await used(payer.accountId, 'EUR')).toBe(5_000n);
     const all = [payer.item('no more'), payer.item('other', payer.domestic)];
     const refused = await payer.send(all, 'all_or_nothing');
@@ -452,9 +452,9 @@ describe('an operator', () => {
     [{ day: '20', month: '10' }, 'at most that of a month'],
     [{ payout: '20', month: '10' }, 'at most that of a day'],
     [{ day: '20', destination: 'EURO' }, '--destination expects an ISO 4217 code.'],
-  ] as const)('does not set %j', async (wanted, message) => {
+  ] as const)('does not set %j', async (flags, message) => {
     const { account } = await createTestAccount(system.database);
-    await expect(limit(account.id, wanted)).rejects.toThrow(message);
+    await expect(limit(account.id, flags)).rejects.toThrow(message);
     expect(
       await system.database`select from operator_actions where subject_id = ${account.id}`,
     ).toHaveLength(0);

@@ -118,7 +118,7 @@ async function isCheap(
 }
 
 /** The filter of a list, and the time range of its page. */
-type Asked<Filter> = Filter & Pick<Page, 'created'>;
+type WithCreated<Filter> = Filter & Pick<Page, 'created'>;
 
 const pageOf = ({ created }: Pick<Page, 'created'>): Page => ({ ...page, created });
 
@@ -144,7 +144,7 @@ const inBatch = (status: PayoutFilter['status']) => ({ batch: 'bat_old', status 
 const invoice = { reference: 'Invoice 7' };
 
 /** A filter, and the number of the big account's rows on its first page. */
-const payoutFilters: readonly (readonly [string, Asked<PayoutFilter>, number])[] = [
+const payoutFilters: readonly (readonly [string, WithCreated<PayoutFilter>, number])[] = [
   ['nothing', {}, 20],
   ['a common status', { status: ['settled'] }, 20],
   ['a rare status', { status: ['returned'] }, 5],
@@ -200,7 +200,7 @@ describe('among a million payouts, a page of an account’s', () => {
     }
   });
 
-  it.each<[string, Asked<PayoutFilter>, number]>([
+  it.each<[string, WithCreated<PayoutFilter>, number]>([
     ['a common term and a rare status', { source_currency: 'USD', status: ['returned'] }, 0],
     ['common terms that meet', { source_currency: 'USD', reference: 'Salary' }, 20],
     ['common metadata and what none has', { metadata: { env: 'prod', order: 'none' } }, 0],
@@ -246,7 +246,7 @@ describe('among a million payouts, a page of an account’s', () => {
     expect(found).toMatchObject({ rows: { length: 20 }, hasMore: true });
   });
 
-  it.each<[string, Asked<EventFilter>, number]>([
+  it.each<[string, WithCreated<EventFilter>, number]>([
     ['nothing', {}, 20],
     ['a common type', { type: 'payout.settled' }, 20],
     ['a rare type', { type: 'payout.returned' }, 5],
@@ -261,7 +261,7 @@ describe('among a million payouts, a page of an account’s', () => {
     await isCheap(() => feedEvents(reader.database, 'acc_0', 450_000n, 20), 20);
   });
 
-  it.each<[string, Asked<BalanceTransactionFilter>, number]>([
+  it.each<[string, WithCreated<BalanceTransactionFilter>, number]>([
     ['nothing', {}, 20],
     ['a common currency', { currency: 'USD' }, 20],
     ['a rare currency', { currency: 'JPY' }, 15],
@@ -277,7 +277,7 @@ describe('among a million payouts, a page of an account’s', () => {
     );
   });
 
-  it.each<[string, Asked<{ readonly status?: string }>, number]>([
+  it.each<[string, WithCreated<{ readonly status?: string }>, number]>([
     ['nothing', {}, 20],
     ['a common status', { status: 'completed' }, 20],
     ['a rare status', { status: 'processing' }, 1],
@@ -286,7 +286,7 @@ describe('among a million payouts, a page of an account’s', () => {
     await isCheap(() => listBatches(reader.database, 'acc_0', pageOf(filter), filter), count);
   });
 
-  it.each<[string, Asked<{ readonly currency?: string }>, number]>([
+  it.each<[string, WithCreated<{ readonly currency?: string }>, number]>([
     ['nothing', {}, 20],
     ['a common currency', { currency: 'EUR' }, 20],
     ['a rare currency', { currency: 'KWD' }, 1],
@@ -306,10 +306,10 @@ describe('among a million payouts, what operators see:', () => {
     // One row of operator_actions each, and for a proposal also its payout.
     ['their proposals', () => openProposals(reader.database, thousand), 1, 2_100],
     ['those of an account', () => oldestPayouts(reader.database, ['returned'], big), 5, 10],
-  ])('%s reads few rows', async (_, look, count, most) => {
+  ])('%s reads few rows', async (_, read, count, most) => {
     let rows: readonly unknown[] = [];
     const plans = await reader.plansOf(async () => {
-      rows = await look();
+      rows = await read();
     });
     expect(rows).toHaveLength(count);
     for (const plan of plans) {

@@ -192,7 +192,7 @@ describe('corridor listen', () => {
     ['a position that is none', ['--from', '-1'], {}, '--from'],
     ['a key that is none', [], { CORRIDOR_API_KEY: 'cor_test_none' }, 'api_key_invalid'],
     ['half of what it needs', [], { CORRIDOR_API_KEY: '' }, 'Set both CORRIDOR_API_URL and'],
-  ])('refuses %s', async (_, flags, env, said) => {
+  ])('refuses %s', async (_, flags, env, expected) => {
     const lines: string[] = [];
     const starting = startProcess({
       name: 'listen',
@@ -208,6 +208,6 @@ describe('corridor listen', () => {
       onLog: (line) => lines.push(line),
     });
     await expect(starting).rejects.toThrow('2');
-    expect(lines.join('\n')).toContain(said);
+    expect(lines.join('\n')).toContain(expected);
   });
 });

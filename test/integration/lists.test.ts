@@ -45,7 +45,7 @@ async function list(client: ApiClient, path: string): Promise<Page> {
 }
 
 /** A payout as a request records it. No worker decides it during a test. */
-function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): NewPayout {
+function newPayout({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): NewPayout {
   return {
     id: newId('payout'),
     accountId,
@@ -65,7 +65,7 @@ function asked({ accountId, stored }: Owner, changes: Partial<NewPayout> = {}): 
 
 /** Records a payout in a separate millisecond: within one, lists are ordered by IDs, which are random. */
 async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<string> {
-  const payout = asked(owner, changes);
+  const payout = newPayout(owner, changes);
   await insertPayout(system.database, payout);
   await system.database`select pg_sleep(0.002)`;
   return payout.id;
@@ -73,7 +73,7 @@ async function record(owner: Owner, changes: Partial<NewPayout> = {}): Promise<s
 
 /** Records several payouts at one time, so that only their IDs differ. */
 async function recordTogether(owner: Owner, count: number): Promise<readonly string[]> {
-  const payouts = Array.from({ length: count }, () => asked(owner));
+  const payouts = Array.from({ length: count }, () => newPayout(owner));
   await transaction(system.database, async (sql) => {
     for (const payout of payouts) await insertPayout(sql, payout);
   });
@@ -96,7 +96,7 @@ async function walk(
     if (!page.has_more) return seen;
     await between();
   }
-  throw new Error(`${path} has no end.`);
+  throw new Error(`${path} does not end.`);
 }
 
 describe('paging through payouts', () => {
@@ -165,7 +165,7 @@ describe('payouts can be found by', () => {
     await refusePayouts(system.database, [
       { id: made['failed'], refusal: refuse('quote_expired') },
     ]);
-    const item = asked(owner);
+    const item = newPayout(owner);
     made['item'] = item.id;
     made['batch'] = newId('batch');
     await insertBatch(system.database, {
@@ -253,10 +253,10 @@ describe('payouts can be found by', () => {
   });
 
   it('no other account, whatever the query', async () => {
-    const mine = [owner, other].map((who) => list(who.client, '/v1/payouts?limit=100'));
-    const [owned = [], others = []] = (await Promise.all(mine)).map(idsOf);
-    expect(others).toHaveLength(1);
-    expect(owned).not.toContain(others[0]);
+    const lists = [owner, other].map((who) => list(who.client, '/v1/payouts?limit=100'));
+    const [ownIds = [], otherIds = []] = (await Promise.all(lists)).map(idsOf);
+    expect(otherIds).toHaveLength(1);
+    expect(ownIds).not.toContain(otherIds[0]);
     for (const query of [`beneficiary=${owner.stored}`, `batch=${made['batch']}`]) {
       expect(idsOf(await list(other.client, `/v1/payouts?${query}`))).toEqual([]);
     }
@@ -297,10 +297,10 @@ describe('a list refuses', () => {
     ['/v1/rates/history?source_currency=USD', 'destination_currency', 'ISO 4217'],
     ['/v1/rates/history?starting_after=7', 'starting_after', 'rate_'],
     ['/v1/beneficiary_requirements', 'country', 'ISO 3166-1'],
-  ])('GET %s and names %s', async (path, param, told) => {
+  ])('GET %s and names %s', async (path, param, expected) => {
     const answer = await system.client(`GET ${path}`);
     expect(answer).toMatchObject({ status: 400, body: { param } });
-    expect(JSON.stringify(answer.body)).toContain(told);
+    expect(JSON.stringify(answer.body)).toContain(expected);
   });
 
   it('all errors in one answer', async () => {
@@ -344,7 +344,7 @@ describe('a list', () => {
   it('finds the same payouts whichever filter is rarest', async () => {
     const owner = await openOwner();
     const common = { reference: 'Rent', metadata: { team: 'a', order: '1' } };
-    const wanted = await record(owner, common);
+    const matching = await record(owner, common);
     for (const changes of [
       { ...common, reference: 'Salary' },
       { ...common, metadata: { team: 'b', order: '1' } },
@@ -358,12 +358,12 @@ describe('a list', () => {
     const query = `reference=Rent&metadata[team]=a&metadata[order]=1&source_currency=USD&beneficiary=${owner.stored}`;
     const found = async (more: string) =>
       idsOf(await list(owner.client, `/v1/payouts?${query}${more}`));
-    expect(await found('')).toEqual([refused, wanted]);
-    expect(await found('&status=pending')).toEqual([wanted]);
+    expect(await found('')).toEqual([refused, matching]);
+    expect(await found('&status=pending')).toEqual([matching]);
     expect(await found('&status=failed')).toEqual([refused]);
     expect(await found('&status=settled')).toEqual([]);
-    expect(await found(`&starting_after=${refused}`)).toEqual([wanted]);
-    expect(await found(`&ending_before=${wanted}`)).toEqual([refused]);
+    expect(await found(`&starting_after=${refused}`)).toEqual([matching]);
+    expect(await found(`&ending_before=${matching}`)).toEqual([refused]);
     expect(await found('&destination_currency=JPY')).toEqual([]);
   });
 });
@@ -444,7 +444,7 @@ describe('lists of one account', () => {
       // Each waits a second, the timeout of a list's statement.
       await sql`lock table beneficiaries in access exclusive mode`;
       const asking = Array.from({ length: 6 }, () => many.client('GET /v1/beneficiaries'));
-      await eventually('two wait in the database', 10_000, async () => {
+      await eventually('two lists wait in the database', 10_000, async () => {
         const [row] = await reading();
         expect(row?.count).toBeLessThanOrEqual(2);
         return row?.count === 2 ? true : undefined;
@@ -527,7 +527,7 @@ describe('an expanded payout', () => {
       accountId: owner.accountId,
       mode: 'best_effort',
       rates: [],
-      items: [0, 1].map((index) => ({ index, payout: asked(owner), refusal: null })),
+      items: [0, 1].map((index) => ({ index, payout: newPayout(owner), refusal: null })),
     });
     const { data } = await list(owner.client, `/v1/payouts?batch=${id}&expand[]=batch`);
     const batch = { object: 'batch', id, status: 'processing', counts: null, totals: null };
@@ -591,13 +591,16 @@ describe('the other lists', () => {
       'payout.settled',
       'payout.sent',
     ]);
-    const told = await list(client, '/v1/events?type=payout.settled');
-    expect(told.data).toMatchObject([{ data: { id: second.id } }, { data: { id: first.id } }]);
+    const settledEvents = await list(client, '/v1/events?type=payout.settled');
+    expect(settledEvents.data).toMatchObject([
+      { data: { id: second.id } },
+      { data: { id: first.id } },
+    ]);
     const feed = await list(client, '/v1/events?after=1&limit=2');
     expect(feed.data).toMatchObject([{ sequence: 2 }, { sequence: 3 }]);
 
-    const id = told.data[0]?.id ?? '';
-    expect((await client(`GET /v1/events/${id}`)).body).toEqual(told.data[0]);
+    const id = settledEvents.data[0]?.id ?? '';
+    expect((await client(`GET /v1/events/${id}`)).body).toEqual(settledEvents.data[0]);
     await expect
       .poll(async () => (await client(`GET /v1/events/${id}/deliveries`)).body)
       .toMatchObject({

@@ -75,16 +75,16 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
       await sql`
         insert into idempotency_keys (account_id, key, route, fingerprints, object_id)
         values (${accountId}, 'a-key', ${request}, '{}', 'po_of_somebody')`;
-      const asked = await send(client);
-      return { asked };
+      const response = await send(client);
+      return { response };
     });
-    expect(answer.asked).toMatchObject({ status: 409, body: { code: 'request_in_progress' } });
-    await namesOnlyWhatIs(answer.asked);
-    expect(Object.keys(answer.asked.body)).not.toContain(name);
+    expect(answer.response).toMatchObject({ status: 409, body: { code: 'request_in_progress' } });
+    await namesOnlyWhatIs(answer.response);
+    expect(Object.keys(answer.response.body)).not.toContain(name);
   });
 
   it('names none if the connection is lost before it is stored, and it is sent once', async () => {
-    const line = await openHeardLine(system.urls.api);
+    const line = await openRecordedLine(system.urls.api);
     const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
     const by = createClient(second.url, apiKey);
     await by('GET /v1/balances');
@@ -102,7 +102,7 @@ describe.each(writes)('an answer of 503 or 409 to a $name', ({ name, request, js
     });
     expect(answer.status).toBe(503);
     await namesOnlyWhatIs(answer);
-    const again = await eventually('the next is answered', 10_000, async () => {
+    const again = await eventually('the next request is answered', 10_000, async () => {
       const repeated = await send(by);
       return repeated.status < 300 ? repeated : undefined;
     });
@@ -120,7 +120,7 @@ it('a connection lost while a replay waits for the payout’s end names that pay
     await client('POST /v1/payouts', { json: payout, idempotencyKey: 'a-key' }),
     'id',
   );
-  const line = await openHeardLine(system.urls.api);
+  const line = await openRecordedLine(system.urls.api);
   const second = await startSecondApi({ ...system, urls: { ...system.urls, api: line.url } });
   const by = createClient(second.url, apiKey);
   await by('GET /v1/balances');
@@ -138,12 +138,12 @@ it('a connection lost while a replay waits for the payout’s end names that pay
 });
 
 /** A forwarder to the database that can be cut, and on which a test can wait for a text. */
-async function openHeardLine(target: string) {
-  let heard = '';
+async function openRecordedLine(target: string) {
+  let received = '';
   const { url, clients, close } = await openLine(target, (client, dial) => {
     const upstream = dial();
-    upstream.on('data', (said: Buffer) => {
-      heard = (heard + said.toString('latin1')).slice(-100_000);
+    upstream.on('data', (data: Buffer) => {
+      received = (received + data.toString('latin1')).slice(-100_000);
     });
     upstream.pipe(client);
   });
@@ -154,6 +154,10 @@ async function openHeardLine(target: string) {
       for (const client of clients) client.destroy();
     },
     until: (words: string) =>
-      eventually(`the database says ${words}`, 10_000, () => heard.includes(words) || undefined),
+      eventually(
+        `the database sends ${words}`,
+        10_000,
+        () => received.includes(words) || undefined,
+      ),
   };
 }

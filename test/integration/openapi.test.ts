@@ -73,9 +73,9 @@ describe('/openapi.json', () => {
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)];
     expect(patterns.length).toBeGreaterThan(50);
     for (const [, pattern = ''] of patterns) {
-      const said = z.string().parse(JSON.parse(pattern));
-      expect(said).not.toMatch(/\(\?|\\[pP]\{|\\u\{/);
-      expect(() => new RegExp(said)).not.toThrow();
+      const source = z.string().parse(JSON.parse(pattern));
+      expect(source).not.toMatch(/\(\?|\\[pP]\{|\\u\{/);
+      expect(() => new RegExp(source)).not.toThrow();
     }
     const described = z.array(z.object({ name: z.string(), description: z.string().min(10) }));
     expect(described.parse(document['tags']).length).toBeGreaterThan(10);
@@ -86,22 +86,22 @@ describe('/openapi.json', () => {
   });
 
   it.each(apiVersions)('of version %s offers no other version', async (version) => {
-    const told = await readDocument(system.apiUrl, version);
-    expect(told).toMatchObject({
+    const versioned = await readDocument(system.apiUrl, version);
+    expect(versioned).toMatchObject({
       components: { schemas: { api_version: { enum: [version] } } },
     });
     const exact = version === defaultApiVersion ? 'number' : 'string';
     for (const name of ['quote', 'payout', 'expanded_payout']) {
       const rate = z.looseObject({ properties: z.looseObject({ rate: z.unknown() }) });
-      const { properties } = rate.parse(told.components.schemas[name]);
+      const { properties } = rate.parse(versioned.components.schemas[name]);
       expect(JSON.stringify(properties.rate)).toContain(`"type":"${exact}"`);
     }
     for (const type of webhookTypes) {
       const pointer = `/webhooks/${type}/post/requestBody/content/application~1json`;
       const { examples } = z
         .looseObject({ examples: z.record(z.string(), z.object({ value: z.unknown() })) })
-        .parse(at(told, pointer));
-      expect(told.faultOf(`${pointer}/schema`, examples[type]?.value)).toBeUndefined();
+        .parse(at(versioned, pointer));
+      expect(versioned.faultOf(`${pointer}/schema`, examples[type]?.value)).toBeUndefined();
     }
   });
 
@@ -271,10 +271,10 @@ describe('every example of the document', () => {
         const form = formOf(await withRealIds(value));
         const asForm = await system.client(await withNewObject(name), { form });
         // The client has checked both answers against the document.
-        const told = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
+        const answers = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
         expect(
           [asJson.status, asForm.status].every((status) => status < 300),
-          told,
+          answers,
         ).toBe(true);
         sent.push(name);
       }

@@ -83,7 +83,7 @@ describe('no message to Temporal settles or fails a payout', () => {
     const [id, other] = [await parked(large), await parked(large)];
     const { database } = system;
     const settle = { kind: 'markSettled', evidence: 'MT103' } as const;
-    const asked = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
+    const requestFor = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
     const add = { name: 'mallory', role: 'approve' } as const;
     const operatorKey = await giveOperatorKey(database, signedBy('ada'), 'add', add);
     const proposal = await operate(system, id, 'settle', { evidence: 'MT103' });
@@ -103,7 +103,7 @@ describe('no message to Temporal settles or fails a payout', () => {
       workflow.executeUpdate<OperatorResult, typeof args>('operate', { args });
     for (const [forged, expected] of [
       [newId('operatorAction'), 'There is no request'],
-      [await asked(other), 'There is no request'],
+      [await requestFor(other), 'There is no request'],
       [elsewhere, 'There is no request'],
       [old, 'There is no request'],
       [revoked, 'There is no request'],
@@ -123,12 +123,16 @@ describe('no message to Temporal settles or fails a payout', () => {
     await expect(send(old, 'barbara')).rejects.toThrow();
     expect(await workflow.executeUpdate('cancel')).toMatchObject({ outcome: 'refused' });
     await workflow.cancel();
-    const { lines, row } = await eventually('the button is refused', 20_000, async () => {
-      const lines = await linesAbout(id);
-      return lines.some(({ line }) => line.includes('temporal_ui'))
-        ? { lines, row: await rowOf(system, id) }
-        : undefined;
-    });
+    const { lines, row } = await eventually(
+      'the cancel request in Temporal is refused',
+      20_000,
+      async () => {
+        const lines = await linesAbout(id);
+        return lines.some(({ line }) => line.includes('temporal_ui'))
+          ? { lines, row: await rowOf(system, id) }
+          : undefined;
+      },
+    );
     expect(row).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
     expect(await rowOf(system, other)).toMatchObject({ status: 'sent' });
     expect(lines).toHaveLength(3);
@@ -175,7 +179,7 @@ describe('every command on a payout leaves an audit line', () => {
 
 const iban = 'DE89370400440532013000';
 /** Everything that Temporal stores about a payout, with payloads decoded. */
-async function keptByTemporal(id: string): Promise<string> {
+async function storedByTemporal(id: string): Promise<string> {
   const { workflow } = system.temporal;
   const texts: string[] = [];
   for await (const { runId } of workflow.list({ query: `WorkflowId = "${id}"` })) {
@@ -200,15 +204,15 @@ describe('what an operator writes stays in the database', () => {
     await operate(system, id, 'fail', { ...who, statementDate: '2020-01-01' });
     const proposed = await operate(system, id, 'settle', { ...who, evidence: `MT103 for ${iban}` });
     const proposal = proposed.action;
-    const proposals = await keptByTemporal(id);
+    const proposals = await storedByTemporal(id);
     // Confirms that the history was read and contains the request.
     expect(proposals).toContain(id);
     expect(proposals).toContain(proposal);
     const approval = { operator: 'grace', reason: `seen: ${iban}`, proposal };
     expect(await operate(system, id, 'approve', approval)).toMatchObject({ isCarriedOut: true });
     await system.temporal.workflow.getHandle(id).result();
-    const kept = await keptByTemporal(id);
-    for (const text of [iban, 'MT103', 'the bank says']) expect(kept).not.toContain(text);
+    const stored = await storedByTemporal(id);
+    for (const text of [iban, 'MT103', 'the bank says']) expect(stored).not.toContain(text);
     // The text is in the audit log, where it belongs.
     expect((await linesAbout(id)).filter(({ line }) => line.includes(iban))).toHaveLength(3);
   });
@@ -224,11 +228,11 @@ describe('text that a bank writes in place of a code', () => {
     expect(await callBack(system, [rejection])).toBe(200);
     const parked = await untilParked(system, id);
     expect(parked.attentionDetail).toBe('The rail rejected (NARR) a payout that is settled.');
-    const kept = await eventually('it is shown', 20_000, async () => {
-      const text = await keptByTemporal(id);
+    const stored = await eventually('the payout needs attention in Temporal', 20_000, async () => {
+      const text = await storedByTemporal(id);
       return text.includes('Needs a person') ? text : undefined;
     });
-    expect(kept).not.toContain(iban);
+    expect(stored).not.toContain(iban);
     await operate(system, id, 'settle', { evidence: 'the bank was called' });
   });
 });
@@ -330,9 +334,12 @@ describe('every command that changes something records who and why', () => {
     [['keys', 'revoke', 'key_nope', ...by], 'key_nope is not a key, or is already revoked.'],
     [['rates', 'accept', '999', ...by], 'No rate 999 is waiting. See corridor rates list.'],
     [['erase', 'bnf_nope', ...by], 'There is no beneficiary bnf_nope.'],
-  ])('but leaves none for an object that does not exist, and is refused: %j', async (words, message) => {
-    expect(await corridor(...words)).toEqual({ code: 1, output: `${message}\n` });
-  });
+  ])(
+    'but leaves none for an object that does not exist, and is refused: %j',
+    async (words, message) => {
+      expect(await corridor(...words)).toEqual({ code: 1, output: `${message}\n` });
+    },
+  );
 
   it('with keys that the command line makes, shows once, replaces and revokes', async () => {
     const why = ['--reason', 'a new colleague'] as const;

@@ -145,8 +145,8 @@ describe('an audit line', () => {
   it.each([...invisibleLines, 'paid\u200b'])(
     'rejects a reason that is invisible or hides something: %j',
     async (reason) => {
-      const asked = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
-      await expect(asked).rejects.toMatchObject(checkViolation);
+      const inserted = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
+      await expect(inserted).rejects.toMatchObject(checkViolation);
     },
   );
 
@@ -156,10 +156,10 @@ describe('an audit line', () => {
 
   it('belongs to the request with the same id, and to no other', async () => {
     const [id, other] = [await payout(), await payout()];
-    const asked = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
-    const request = await insertRequest(database, id, signedBy(), asked.command);
+    const content = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
+    const request = await insertRequest(database, id, signedBy(), content.command);
     const record = {
-      ...asked,
+      ...content,
       ...({ id: request, operator: 'grace', subjectId: id, actorKind: 'operator' } as const),
     };
     const done = { outcome: 'done', detail: '', approves: null } as const;
@@ -178,7 +178,7 @@ describe('an audit line', () => {
     await expect(invented).rejects.toMatchObject(checkViolation);
     // Neither the worker nor the API may make a request, whichever operator's key it uses.
     for (const process of [test.worker, test.api]) {
-      const made = insertRequest(process, id, signedBy(), asked.command);
+      const made = insertRequest(process, id, signedBy(), content.command);
       await expect(made).rejects.toMatchObject({ code: '42501' });
     }
     await recordAction(test.worker, { ...record, ...done });
@@ -234,8 +234,8 @@ describe('an audit line', () => {
   it('rejects a reason that would not be displayed as it is', async () => {
     for (const reason of [' ', 'x\ny', 'x\u001b[2K']) {
       const signed = { ...signedBy(), reason };
-      const asked = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
-      await expect(asked).rejects.toMatchObject(checkViolation);
+      const inserted = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
+      await expect(inserted).rejects.toMatchObject(checkViolation);
     }
   });
 });
@@ -343,18 +343,18 @@ describe('an operator is identified by their key', () => {
 
   it('and a revoked key does nothing, nor do its earlier requests', async () => {
     const [id, frank] = [await payout(), await enlist('frank', 'approve')];
-    const asked = await insertRequest(database, id, frank, { kind: 'retryNow' });
+    const request = await insertRequest(database, id, frank, { kind: 'retryNow' });
     const proposed = await insertRequest(database, id, frank, proposal);
     await recordAction(test.worker, {
       ...{ id: proposed, subjectId: id, actorKind: 'operator', operator: 'frank', detail: '' },
       ...{ reason: frank.reason, command: proposal, outcome: 'proposed', approves: null },
     });
-    expect(await findRequest(test.worker, id, asked)).toMatchObject({ operator: 'frank' });
+    expect(await findRequest(test.worker, id, request)).toMatchObject({ operator: 'frank' });
     expect(await openProposals(test.worker, [id])).toMatchObject([{ id: proposed }]);
     await revokeOperator(operator, signedBy(), 'frank');
     await expect(insertRequest(database, id, frank, proposal)).rejects.toThrow('revoked');
-    expect(await findRequest(test.worker, id, asked)).toBeUndefined();
-    await expect(executed(asked, id)).rejects.toMatchObject(checkViolation);
+    expect(await findRequest(test.worker, id, request)).toBeUndefined();
+    await expect(executed(request, id)).rejects.toMatchObject(checkViolation);
     expect(await openProposals(test.worker, [id])).toEqual([]);
     const approving = await insertRequest(database, id, signedBy('barbara'), approval(proposed));
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
@@ -385,14 +385,14 @@ describe('an operator is identified by their key', () => {
       ...{ id: ofHenry, subjectId: id, actorKind: 'operator', operator: 'henry', detail: '' },
       ...{ reason: henry.reason, command: proposal, outcome: 'proposed', approves: null },
     });
-    for (const [who, asked] of [
+    for (const [who, command] of [
       [henry, ofGrace],
       // Indirectly, from the other side, and where a third operator issued both keys.
       [jane, ofGrace],
       [signedBy(), approval(ofHenry)],
       [jane, approval(ofHenry)],
     ] as const) {
-      await expect(insertRequest(database, id, who, asked)).rejects.toThrow(
+      await expect(insertRequest(database, id, who, command)).rejects.toThrow(
         / may not approve this: within the last 7 days (grace|henry) gave a key to one of you or both/,
       );
     }
@@ -408,28 +408,28 @@ describe('an operator is identified by their key', () => {
   it('and writes audit lines about a payout only by a request, which a worker executes', async () => {
     const id = await payout();
     const reason = signature.reason;
-    const asked = await insertRequest(operator, id, signedBy('otto'), proposal);
+    const request = await insertRequest(operator, id, signedBy('otto'), proposal);
     const forged = operator`
-      select record_command(${signedBy('otto').operatorKey}, ${asked}, ${id}, ${reason},
+      select record_command(${signedBy('otto').operatorKey}, ${request}, ${id}, ${reason},
         ${operator.json(proposal)})`;
     await expect(forged).rejects.toMatchObject(checkViolation);
-    await executed(asked, id);
+    await executed(request, id);
   });
 
   it('and cannot use the id of a pending request for another audit line', async () => {
     const id = await payout();
-    const asked = await insertRequest(operator, id, signedBy('barbara'), { kind: 'retryNow' });
+    const request = await insertRequest(operator, id, signedBy('barbara'), { kind: 'retryNow' });
     const pause = operator.json({ kind: 'batches pause' });
     const hash = hashOfKey('another key');
-    for (const taken of [
-      operator`select record_command(${signedBy('otto').operatorKey}, ${asked}, 'bat_1', 'x', ${pause})`,
+    for (const reuse of [
+      operator`select record_command(${signedBy('otto').operatorKey}, ${request}, 'bat_1', 'x', ${pause})`,
       operator`
-        select give_operator_key(${signedBy('vera').operatorKey}, ${asked}, 'roll', 'vera', null,
+        select give_operator_key(${signedBy('vera').operatorKey}, ${request}, 'roll', 'vera', null,
           ${hash}, 'last', 'x')`,
     ]) {
-      await expect(taken).rejects.toMatchObject(checkViolation);
+      await expect(reuse).rejects.toMatchObject(checkViolation);
     }
-    await executed(asked, id);
+    await executed(request, id);
   });
 
   it('and cannot forge a line in the list of operators', async () => {
@@ -443,8 +443,8 @@ describe('an operator is identified by their key', () => {
   it('and cannot hide text in a command or its subject from those who approve it', async () => {
     const id = await payout();
     const hidden = { kind: 'retryNow', a: '\u202e' } as const;
-    const asked = insertRequest(operator, id, signedBy('otto'), hidden);
-    await expect(asked).rejects.toMatchObject(checkViolation);
+    const inserted = insertRequest(operator, id, signedBy('otto'), hidden);
+    await expect(inserted).rejects.toMatchObject(checkViolation);
     const pause = { kind: 'batches pause' };
     const about = 'bat_1\n2026-11-22  barbara: done';
     const recorded = recordCommand(operator, signedBy('otto'), about, pause);
@@ -455,10 +455,10 @@ describe('an operator is identified by their key', () => {
 
   it('and cannot forge the verb or backdate the issue of a key', async () => {
     for (const verb of ['promote', null]) {
-      const given = operator`
+      const issued = operator`
         select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'kate',
           'approve', sha256('a key'), 'last', 'a friend')`;
-      await expect(given).rejects.toThrow(
+      await expect(issued).rejects.toThrow(
         'Operators are given a key or an identity by add and roll.',
       );
     }
@@ -484,7 +484,7 @@ describe('an operator is identified by their key', () => {
       await end(sql, name);
       const rolled = giveOperatorKey(database, louise, 'roll', { name, role: null });
       own = expect(rolled).rejects.toThrow("The operator's key is unknown, replaced or revoked");
-      await eventually('the other one waits', 2_000, async () => {
+      await eventually('the other transaction waits', 2_000, async () => {
         const waiting = await test.worker`
           select from pg_locks
            where relation = 'operators'::regclass and not granted
@@ -704,30 +704,30 @@ describe('a correction', () => {
 
   it('must be exactly the one that was approved', async () => {
     const id = await payout();
-    const given = pair('correction', 'losses', 'available', 'USD');
-    const [a, b] = given.postings;
+    const correction = pair('correction', 'losses', 'available', 'USD');
+    const [a, b] = correction.postings;
     if (a === undefined || b === undefined) throw new Error('A pair has two postings.');
     const wrong: readonly (readonly [OperatorCommand | Correction, Entry])[] = [
-      [{ kind: 'failAndRelease', statementDate: null }, given],
+      [{ kind: 'failAndRelease', statementDate: null }, correction],
       [{ kind: 'markSettled', evidence: 'a paper' }, lateReturn],
       [{ kind: 'retryNow' }, pair('suspense_clear', 'losses', 'suspense', 'EUR')],
-      [cameBack, given],
+      [cameBack, correction],
       [{ ...cameBack, amountMinor: '4' }, lateReturn],
       [cameBack, { ...lateReturn, kind: 'correction' }],
       [{ kind: 'clearSuspense', charge: 'house' }, lateReturn],
-      [{ kind: 'clearSuspense', charge: 'customer' }, given],
+      [{ kind: 'clearSuspense', charge: 'customer' }, correction],
       [booking(lateReturn), lateReturn],
-      [booking(given), pair('correction', 'losses', 'available', 'USD', 2n)],
-      [booking(given), pair('correction', 'funding', 'available', 'USD')],
-      [booking(given), pair('correction', 'losses', 'suspense', 'EUR')],
-      [booking(given), { ...given, postings: [] }],
-      [booking(given), { ...given, postings: [a, b, a, b] }],
+      [booking(correction), pair('correction', 'losses', 'available', 'USD', 2n)],
+      [booking(correction), pair('correction', 'funding', 'available', 'USD')],
+      [booking(correction), pair('correction', 'losses', 'suspense', 'EUR')],
+      [booking(correction), { ...correction, postings: [] }],
+      [booking(correction), { ...correction, postings: [a, b, a, b] }],
       [
-        booking(given),
+        booking(correction),
         {
-          ...given,
+          ...correction,
           postings: [
-            ...given.postings,
+            ...correction.postings,
             ...pair('correction', 'losses', 'suspense', 'USD').postings,
             ...pair('correction', 'suspense', 'losses', 'USD').postings,
           ],
@@ -739,20 +739,20 @@ describe('a correction', () => {
       await expect(posted, JSON.stringify(command)).rejects.toMatchObject(checkViolation);
     }
     expect(await entriesOf(database, id)).toEqual([]);
-    await post(id, { ...given, postings: [b, a] }, await approved(id, booking(given)));
+    await post(id, { ...correction, postings: [b, a] }, await approved(id, booking(correction)));
   });
 
   it('is posted alone, and once for its command whatever the kind', async () => {
     const id = await payout();
-    const given = pair('correction', 'losses', 'available', 'USD');
-    const action = await approved(id, booking(given));
+    const correction = pair('correction', 'losses', 'available', 'USD');
+    const action = await approved(id, booking(correction));
     const owned = { mode: 'test', accountId, payoutId: id, action } as const;
     const two = postEntries(test.worker, [
-      { ...owned, entry: given },
+      { ...owned, entry: correction },
       { ...owned, entry: pair('late_return', 'rail_settlement', 'suspense', 'EUR') },
     ]);
     await expect(two).rejects.toMatchObject(checkViolation);
-    await post(id, given, action);
+    await post(id, correction, action);
     await expect(
       database`
         insert into ledger_entries (payout_id, kind, action_id, from_ids, to_ids, amounts_minor,
@@ -802,8 +802,8 @@ describe('a correction', () => {
     const owned = { mode: 'test', payoutId: id, accountId: stranger.id } as const;
     const entry = pair('correction', 'losses', 'available', 'USD');
     const action = await approved(id, booking(entry));
-    const given = postEntries(database, [{ ...owned, entry, action }]);
-    await expect(given).rejects.toThrow('not what its payout');
+    const posted = postEntries(database, [{ ...owned, entry, action }]);
+    await expect(posted).rejects.toThrow('not what its payout');
     await post(id, entry, action);
   });
 
@@ -813,7 +813,7 @@ describe('a correction', () => {
     await post(id, lateReturn, action);
     await post(id, lateReturn, await approved(id, cameBack));
     const [entry, second] = await entriesOf(database, id);
-    if (entry === undefined || second === undefined) throw new Error('nothing was posted');
+    if (entry === undefined || second === undefined) throw new Error('Nothing was posted.');
     const reversal = reversalOf(entry);
     const undo = { kind: 'reverse', entry: `${entry.id}` } as const;
     const late = { ...lateReturn, reverses: entry.id };

@@ -109,14 +109,14 @@ describe('operators', () => {
     expect(listed).toMatch(
       new RegExp(`^${id} [^]*?\\n  A proposal by grace waits for approval\\.$`, 'm'),
     );
-    const look = await shown(() => showPayout(called(system, id)));
-    const [own = '', others = ''] = look.split('Next, for another operator:');
+    const page = await shown(() => showPayout(called(system, id)));
+    const [own = '', forOthers = ''] = page.split('Next, for another operator:');
     expect(own).toContain(`corridor payouts settle ${id}`);
     expect(own).toContain(
       '      asks the bank again; may be refused if the bank reports nothing new\n',
     );
     expect(own).not.toContain('payouts approve');
-    expect(others).toContain(
+    expect(forOthers).toContain(
       `--proposal ${proposed.action} --reason TEXT\n      executes what grace`,
     );
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
@@ -167,8 +167,8 @@ describe('operators', () => {
 
   it('see once why a payout waits', async () => {
     const id = await park('simulate: never settle');
-    const look = await shown(() => showPayout(called(system, id)));
-    const [waits, ...more] = look.match(/The rail has confirmed neither/g) ?? [];
+    const page = await shown(() => showPayout(called(system, id)));
+    const [waits, ...more] = page.match(/The rail has confirmed neither/g) ?? [];
     expect([waits, more]).toEqual(['The rail has confirmed neither', []]);
   });
 
@@ -176,10 +176,10 @@ describe('operators', () => {
     const answer = await system.client('POST /v1/payouts', {
       form: { source_currency: 'USD', amount: '2000', beneficiary: 'bnf_nope' },
     });
-    const look = await shown(() => showPayout(called(system, String(answer.body['payout']))));
-    expect(look).toContain('\n20.00 USD to an unknown currency\n');
-    expect(look).toMatch(/^Refused {6}This account has no beneficiary bnf_nope\.$/m);
-    expect(look).toMatch(/^Beneficiary {2}bnf_nope$/m);
+    const page = await shown(() => showPayout(called(system, String(answer.body['payout']))));
+    expect(page).toContain('\n20.00 USD to an unknown currency\n');
+    expect(page).toMatch(/^Refused {6}This account has no beneficiary bnf_nope\.$/m);
+    expect(page).toMatch(/^Beneficiary {2}bnf_nope$/m);
   });
 
   it('get an error for endpoints of an account that does not exist', async () => {
@@ -193,13 +193,13 @@ describe('operators', () => {
       SECOND_CA_FILE: '/dev/null/ca.pem',
       UNSET_CERT: '',
     };
-    const said = await shown(async () => {
+    const output = await shown(async () => {
       await examine({ ...called(system, ''), environment, isJson: true });
     });
     const unreadable = 'cannot be read, expected PEM or the path of a file: ';
-    expect(said).toContain(`FIRST_CERT ${unreadable}Error: error:`);
-    expect(said).toContain(`; SECOND_CA_FILE ${unreadable}Error: ENOTDIR`);
-    expect(said).not.toContain('UNSET_CERT');
+    expect(output).toContain(`FIRST_CERT ${unreadable}Error: error:`);
+    expect(output).toContain(`; SECOND_CA_FILE ${unreadable}Error: ENOTDIR`);
+    expect(output).not.toContain('UNSET_CERT');
     const lines = await shown(async () => {
       await examine({ ...called(system, ''), environment: {} });
     });
