@@ -53,7 +53,7 @@ describe('/openapi.json', () => {
     expect(JSON.parse(text)).toMatchObject({ openapi: '3.1.1', info: { version } });
   });
 
-  it('has the version of the query, else of the header, else the default', async () => {
+  it('has the requested version (the query wins over the header), or the default one', async () => {
     const [newest] = apiVersions;
     const versionOf = async (path: string, headers = {}) =>
       z
@@ -68,7 +68,7 @@ describe('/openapi.json', () => {
     expect(await unknown.json()).toMatchObject({ code: 'api_version_unknown', param: 'version' });
   });
 
-  it('has patterns that are valid in every language, and describes itself', async () => {
+  it('uses only portable patterns, and gives its title, contact and audience', async () => {
     const text = JSON.stringify(document);
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)];
     expect(patterns.length).toBeGreaterThan(50);
@@ -85,27 +85,27 @@ describe('/openapi.json', () => {
     });
   });
 
-  it.each(apiVersions)('of version %s offers no other version', async (version) => {
-    const versioned = await readDocument(system.apiUrl, version);
-    expect(versioned).toMatchObject({
+  it.each(apiVersions)('describes no version but its own: %s', async (version) => {
+    const document = await readDocument(system.apiUrl, version);
+    expect(document).toMatchObject({
       components: { schemas: { api_version: { enum: [version] } } },
     });
     const exact = version === defaultApiVersion ? 'number' : 'string';
     for (const name of ['quote', 'payout', 'expanded_payout']) {
       const rate = z.looseObject({ properties: z.looseObject({ rate: z.unknown() }) });
-      const { properties } = rate.parse(versioned.components.schemas[name]);
+      const { properties } = rate.parse(document.components.schemas[name]);
       expect(JSON.stringify(properties.rate)).toContain(`"type":"${exact}"`);
     }
     for (const type of webhookTypes) {
       const pointer = `/webhooks/${type}/post/requestBody/content/application~1json`;
       const { examples } = z
         .looseObject({ examples: z.record(z.string(), z.object({ value: z.unknown() })) })
-        .parse(at(versioned, pointer));
-      expect(versioned.faultOf(`${pointer}/schema`, examples[type]?.value)).toBeUndefined();
+        .parse(at(document, pointer));
+      expect(document.faultOf(`${pointer}/schema`, examples[type]?.value)).toBeUndefined();
     }
   });
 
-  it('describes lists and objects in a query as the server parses them', () => {
+  it('serializes lists and objects in a query as the server parses them', () => {
     const styleOf = (path: string) =>
       Object.fromEntries(
         (document.paths[path]?.['get']?.parameters ?? []).flatMap((one) =>
@@ -133,7 +133,7 @@ describe('/openapi.json', () => {
     ]);
   });
 
-  it('has one problem schema, a schema for each body, and no defaults in bodies', () => {
+  it('has one problem type, a type for each body, and no required property with a default', () => {
     const reference = z.object({ schema: z.object({ $ref: z.string() }) });
     const seen = new Set<string>();
     for (const { operation } of operations()) {
@@ -156,7 +156,7 @@ describe('/openapi.json', () => {
     expect(paid).toEqual(corridorCurrencies());
   });
 
-  it('is not sent again to a client that has it', async () => {
+  it('is not sent again to a client that has it cached', async () => {
     const first = await read('/openapi.json');
     expect(first.headers.get('cache-control')).toBe('public, no-cache');
     // Not with fetch, which would add its own Cache-Control.
@@ -167,7 +167,7 @@ describe('/openapi.json', () => {
     expect(await again.body.text()).toBe('');
   });
 
-  it('names every route of the router, and no other', () => {
+  it('lists every route of the router, and no other', () => {
     const layer = z.object({ path: z.string(), methods: z.array(z.string()) });
     const router = z.object({ router: z.object({ stack: z.array(layer) }) });
     const routed = system.app.middleware
@@ -183,7 +183,7 @@ describe('/openapi.json', () => {
     expect(named.length).toBeGreaterThan(15);
   });
 
-  it('names only routes that answer', async () => {
+  it('lists only routes that exist', async () => {
     for (const { name } of operations()) {
       const answer = await system.client(name.replace('{id}', 'none_1'), { json: undefined });
       expect(answer.body['code']).not.toBe('route_not_found');
@@ -191,7 +191,7 @@ describe('/openapi.json', () => {
     }
   });
 
-  it('has a unique name for every operation, including the webhooks', () => {
+  it('gives every operation, including webhooks, a unique name', () => {
     const names = operations().map(({ operation }) => operation.operationId);
     expect(new Set(names).size).toBe(names.length);
     expect(Object.keys(document.webhooks)).toContain('payout.settled');
@@ -261,7 +261,7 @@ describe('a webhook', () => {
 });
 
 describe('every example of the document', () => {
-  it('is answered as documented, as JSON and as a form', async () => {
+  it('gets the documented response, sent as JSON or as a form', async () => {
     const sent: string[] = [];
     for (const { name, operation } of operations()) {
       const media = operation.requestBody?.content['application/json'];
@@ -271,10 +271,10 @@ describe('every example of the document', () => {
         const form = formOf(await withRealIds(value));
         const asForm = await system.client(await withNewObject(name), { form });
         // The client has checked both answers against the document.
-        const answers = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
+        const request = `${name}, ${title}: ${JSON.stringify([asJson.body, asForm.body])}`;
         expect(
           [asJson.status, asForm.status].every((status) => status < 300),
-          answers,
+          request,
         ).toBe(true);
         sent.push(name);
       }

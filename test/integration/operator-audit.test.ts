@@ -49,15 +49,15 @@ const linesAbout = (id: string) =>
 /** Above the amount that needs a second operator's approval, in cents. */
 const large = '9000000';
 
-describe('an approval requires the key of another operator', () => {
+describe('an approval needs the key of a second operator', () => {
   it.each([
-    ['grace', 'the proposer'],
-    ['mallory', 'an invented name'],
-    ['mallory2', 'a second invented name'],
+    ['grace', 'the same operator who proposed'],
+    ['mallory', 'an unknown operator'],
+    ['mallory2', 'a second unknown operator'],
     ['customer', 'the customer'],
-    ['GRACE', 'a name in capitals'],
-    ['gr\u0430ce', 'a name with a letter that looks alike'],
-    ['grace\u200b', 'a name with a zero-width space'],
+    ['GRACE', 'the name in capitals'],
+    ['gr\u0430ce', 'the name with a look-alike letter'],
+    ['grace\u200b', 'the name with a zero-width space'],
     ['vera', 'an operator who may only view'],
     ['otto', 'an operator who may only propose'],
   ])('%j cannot approve: %s', async (operator) => {
@@ -78,18 +78,18 @@ describe('an approval requires the key of another operator', () => {
   });
 });
 
-describe('no message to Temporal settles or fails a payout', () => {
-  it('without a recent request by an operator with a key for this payout', async () => {
+describe('a message sent to Temporal does not settle or fail a payout', () => {
+  it('without a recent request for this payout, made with an operator’s key', async () => {
     const [id, other] = [await parked(large), await parked(large)];
     const { database } = system;
     const settle = { kind: 'markSettled', evidence: 'MT103' } as const;
-    const requestFor = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
+    const request = (of: string, as = signedBy()) => insertRequest(database, of, as, settle);
     const add = { name: 'mallory', role: 'approve' } as const;
     const operatorKey = await giveOperatorKey(database, signedBy('ada'), 'add', add);
     const proposal = await operate(system, id, 'settle', { evidence: 'MT103' });
     const approve = { kind: 'approve', proposal: proposal.action } as const;
     const own = await insertRequest(database, id, signedBy(), approve);
-    const elsewhere = await insertRequest(database, other, signedBy('barbara'), approve);
+    const ofOther = await insertRequest(database, other, signedBy('barbara'), approve);
     const old = await insertRequest(database, id, signedBy('barbara'), approve);
     await withoutTriggers(
       database,
@@ -103,8 +103,8 @@ describe('no message to Temporal settles or fails a payout', () => {
       workflow.executeUpdate<OperatorResult, typeof args>('operate', { args });
     for (const [forged, expected] of [
       [newId('operatorAction'), 'There is no request'],
-      [await requestFor(other), 'There is no request'],
-      [elsewhere, 'There is no request'],
+      [await request(other), 'There is no request'],
+      [ofOther, 'There is no request'],
       [old, 'There is no request'],
       [revoked, 'There is no request'],
       [own, 'You proposed this yourself'],
@@ -123,16 +123,12 @@ describe('no message to Temporal settles or fails a payout', () => {
     await expect(send(old, 'barbara')).rejects.toThrow();
     expect(await workflow.executeUpdate('cancel')).toMatchObject({ outcome: 'refused' });
     await workflow.cancel();
-    const { lines, row } = await eventually(
-      'the cancel request in Temporal is refused',
-      20_000,
-      async () => {
-        const lines = await linesAbout(id);
-        return lines.some(({ line }) => line.includes('temporal_ui'))
-          ? { lines, row: await rowOf(system, id) }
-          : undefined;
-      },
-    );
+    const { lines, row } = await eventually('the cancellation from the Temporal UI is refused', 20_000, async () => {
+      const lines = await linesAbout(id);
+      return lines.some(({ line }) => line.includes('temporal_ui'))
+        ? { lines, row: await rowOf(system, id) }
+        : undefined;
+    });
     expect(row).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
     expect(await rowOf(system, other)).toMatchObject({ status: 'sent' });
     expect(lines).toHaveLength(3);
@@ -149,8 +145,8 @@ describe('no message to Temporal settles or fails a payout', () => {
   });
 });
 
-describe('every command on a payout leaves an audit line', () => {
-  it('including a customer’s, with the account', async () => {
+describe('every command on a payout is recorded in the audit log', () => {
+  it('including a customer’s, with the customer’s account', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     const answer = await payer.client(`POST /v1/payouts/${id}/cancel`);
@@ -179,7 +175,7 @@ describe('every command on a payout leaves an audit line', () => {
 
 const iban = 'DE89370400440532013000';
 /** Everything that Temporal stores about a payout, with payloads decoded. */
-async function storedByTemporal(id: string): Promise<string> {
+async function keptByTemporal(id: string): Promise<string> {
   const { workflow } = system.temporal;
   const texts: string[] = [];
   for await (const { runId } of workflow.list({ query: `WorkflowId = "${id}"` })) {
@@ -196,30 +192,30 @@ async function storedByTemporal(id: string): Promise<string> {
 const bigintsAsText = (_key: string, value: unknown) =>
   typeof value === 'bigint' ? String(value) : value;
 
-describe('what an operator writes stays in the database', () => {
+describe('text written by an operator stays in the database', () => {
   it('and never enters a workflow history', async () => {
     const id = await parked(large);
     const reason = `the bank says that ${iban} has it`;
-    const who = { operator: 'ada', reason };
-    await operate(system, id, 'fail', { ...who, statementDate: '2020-01-01' });
-    const proposed = await operate(system, id, 'settle', { ...who, evidence: `MT103 for ${iban}` });
+    const signed = { operator: 'ada', reason };
+    await operate(system, id, 'fail', { ...signed, statementDate: '2020-01-01' });
+    const proposed = await operate(system, id, 'settle', { ...signed, evidence: `MT103 for ${iban}` });
     const proposal = proposed.action;
-    const proposals = await storedByTemporal(id);
+    const proposals = await keptByTemporal(id);
     // Confirms that the history was read and contains the request.
     expect(proposals).toContain(id);
     expect(proposals).toContain(proposal);
     const approval = { operator: 'grace', reason: `seen: ${iban}`, proposal };
     expect(await operate(system, id, 'approve', approval)).toMatchObject({ isCarriedOut: true });
     await system.temporal.workflow.getHandle(id).result();
-    const stored = await storedByTemporal(id);
-    for (const text of [iban, 'MT103', 'the bank says']) expect(stored).not.toContain(text);
+    const kept = await keptByTemporal(id);
+    for (const text of [iban, 'MT103', 'the bank says']) expect(kept).not.toContain(text);
     // The text is in the audit log, where it belongs.
     expect((await linesAbout(id)).filter(({ line }) => line.includes(iban))).toHaveLength(3);
   });
 });
 
-describe('text that a bank writes in place of a code', () => {
-  it('is not shown, and never enters a workflow history', async () => {
+describe('text that a bank sends in place of a code', () => {
+  it('is not shown and never enters a workflow history', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     await untilStatus(payer.client, id, 'settled');
@@ -228,16 +224,16 @@ describe('text that a bank writes in place of a code', () => {
     expect(await callBack(system, [rejection])).toBe(200);
     const parked = await untilParked(system, id);
     expect(parked.attentionDetail).toBe('The rail rejected (NARR) a payout that is settled.');
-    const stored = await eventually('the payout needs attention in Temporal', 20_000, async () => {
-      const text = await storedByTemporal(id);
+    const kept = await eventually('the workflow shows the payout', 20_000, async () => {
+      const text = await keptByTemporal(id);
       return text.includes('Needs a person') ? text : undefined;
     });
-    expect(stored).not.toContain(iban);
+    expect(kept).not.toContain(iban);
     await operate(system, id, 'settle', { evidence: 'the bank was called' });
   });
 });
 
-describe('every command that changes something records who and why', () => {
+describe('a command that changes something', () => {
   const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
   /** Runs `corridor …` as an operator does. */
   const corridor = (...args: readonly string[]) => corridorAs('grace', ...args);
@@ -259,7 +255,7 @@ describe('every command that changes something records who and why', () => {
   }
   const by = ['--reason', 'ticket 17'] as const;
 
-  it('in one line, which cannot forge another', async () => {
+  it('has a one-line reason that cannot forge another audit line', async () => {
     for (const reason of ['x\n2026-11-22  barbara: done', 'x\u001b[1A\u001b[2K']) {
       const opened = await corridor('account', 'open', '--name', 'A', '--reason', reason);
       expect(opened).toMatchObject({ code: 2, output: expect.stringContaining('--reason') });
@@ -271,7 +267,7 @@ describe('every command that changes something records who and why', () => {
     ).rejects.toThrow(/reason|check/);
   });
 
-  it('and is refused without a reason', async () => {
+  it('is refused without a reason', async () => {
     const { account } = await createTestAccount(system.database);
     for (const command of [
       ['account', 'open', '--name', 'Nobody'],
@@ -295,7 +291,7 @@ describe('every command that changes something records who and why', () => {
     }
   });
 
-  it('and leaves a line that names its subject', async () => {
+  it('leaves an audit line that names its subject', async () => {
     const opened = await corridor('account', 'open', '--name', 'Audited', ...by);
     expect(opened.code, opened.output).toBe(0);
     const accountId = /acc_\w+/.exec(opened.output)?.[0] ?? '';
@@ -334,14 +330,11 @@ describe('every command that changes something records who and why', () => {
     [['keys', 'revoke', 'key_nope', ...by], 'key_nope is not a key, or is already revoked.'],
     [['rates', 'accept', '999', ...by], 'No rate 999 is waiting. See corridor rates list.'],
     [['erase', 'bnf_nope', ...by], 'There is no beneficiary bnf_nope.'],
-  ])(
-    'but leaves none for an object that does not exist, and is refused: %j',
-    async (words, message) => {
-      expect(await corridor(...words)).toEqual({ code: 1, output: `${message}\n` });
-    },
-  );
+  ])('is refused for something that does not exist: %j', async (args, message) => {
+    expect(await corridor(...args)).toEqual({ code: 1, output: `${message}\n` });
+  });
 
-  it('with keys that the command line makes, shows once, replaces and revokes', async () => {
+  it('needs an operator key, which the command line issues, shows once, replaces and revokes', async () => {
     const why = ['--reason', 'a new colleague'] as const;
     const keyIn = (output: string) => /\bcop_\w{36}\b/.exec(output)?.[0] ?? '';
     const added = await corridor('operators', 'add', 'carl', '--role', 'view', ...why);
@@ -359,7 +352,7 @@ describe('every command that changes something records who and why', () => {
     expect(output).toBe('carl is revoked.\n');
     const second = { ...env, CORRIDOR_OPERATOR_KEY: keyIn(rolled.output) };
     expect(await run(second, 'payouts', 'list')).toMatchObject(unknown);
-    for (const [key, url, words, expected, code] of [
+    for (const [key, url, args, expected, code] of [
       [
         '',
         system.urls.operator,
@@ -390,13 +383,13 @@ describe('every command that changes something records who and why', () => {
       ],
     ] as const) {
       const wrong = { ...env, DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: key };
-      const refused = await run(wrong, ...words);
+      const refused = await run(wrong, ...args);
       expect(refused).toMatchObject({ code, output: expect.stringContaining(expected) });
       expect(refused.output.includes('See: corridor help')).toBe(code === 2);
     }
   });
 
-  it('and is not carried out without a key that has the permission', async () => {
+  it('does nothing without a key whose role allows it', async () => {
     const open = ['account', 'open', '--name', 'N', '--reason', 'x'];
     const named = await corridor(...open, '--operator', 'grace');
     expect(named).toMatchObject({

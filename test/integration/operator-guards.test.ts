@@ -138,28 +138,28 @@ describe('an audit line', () => {
     'grace\u2800',
     'ｇｒａｃｅ',
     'x'.repeat(65),
-  ])('rejects %j as an operator’s name', async (operator) => {
+  ])('cannot name the operator %j', async (operator) => {
     await expect(line(accountId, { operator })).rejects.toMatchObject(checkViolation);
   });
 
   it.each([...invisibleLines, 'paid\u200b'])(
-    'rejects a reason that is invisible or hides something: %j',
+    'cannot have a reason with invisible characters: %j',
     async (reason) => {
-      const inserted = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
-      await expect(inserted).rejects.toMatchObject(checkViolation);
+      const request = insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
+      await expect(request).rejects.toMatchObject(checkViolation);
     },
   );
 
-  it.each(legibleLines)('accepts the reason %j', async (reason) => {
+  it.each(legibleLines)('can have the reason %j', async (reason) => {
     await insertRequest(database, await payout(), { ...signedBy(), reason }, retry);
   });
 
-  it('belongs to the request with the same id, and to no other', async () => {
+  it('matches the request with the same id', async () => {
     const [id, other] = [await payout(), await payout()];
-    const content = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
-    const request = await insertRequest(database, id, signedBy(), content.command);
+    const input = { reason: signature.reason, command: { kind: 'retryNow' } } as const;
+    const request = await insertRequest(database, id, signedBy(), input.command);
     const record = {
-      ...content,
+      ...input,
       ...({ id: request, operator: 'grace', subjectId: id, actorKind: 'operator' } as const),
     };
     const done = { outcome: 'done', detail: '', approves: null } as const;
@@ -178,13 +178,13 @@ describe('an audit line', () => {
     await expect(invented).rejects.toMatchObject(checkViolation);
     // Neither the worker nor the API may make a request, whichever operator's key it uses.
     for (const process of [test.worker, test.api]) {
-      const made = insertRequest(process, id, signedBy(), content.command);
+      const made = insertRequest(process, id, signedBy(), input.command);
       await expect(made).rejects.toMatchObject({ code: '42501' });
     }
     await recordAction(test.worker, { ...record, ...done });
   });
 
-  it('names a customer by account, and customers and Temporal’s UI can only cancel', async () => {
+  it('names the customer by account; customers and Temporal UI buttons can only cancel', async () => {
     const id = await payout();
     const cancel = { command: { kind: 'cancel' } } as const;
     await line(id, { actorKind: 'customer', operator: accountId, ...cancel });
@@ -198,7 +198,7 @@ describe('an audit line', () => {
     }
   });
 
-  it('approves only what another person proposed for the same payout', async () => {
+  it('approves only another operator’s proposal for the same payout', async () => {
     const [id, other] = [await payout(), await payout()];
     const approves = await line(id, { outcome: 'proposed' });
     const done = await line(id);
@@ -216,7 +216,7 @@ describe('an audit line', () => {
   });
 
   it.each(['operator_actions', 'operator_requests'])(
-    'cannot be changed, nor can a request: %s',
+    'cannot be changed or deleted, nor can a request: %s',
     async (table) => {
       const id = await payout();
       await line(id);
@@ -231,11 +231,11 @@ describe('an audit line', () => {
     },
   );
 
-  it('rejects a reason that would not be displayed as it is', async () => {
+  it('cannot have a blank reason or one with control characters', async () => {
     for (const reason of [' ', 'x\ny', 'x\u001b[2K']) {
       const signed = { ...signedBy(), reason };
-      const inserted = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
-      await expect(inserted).rejects.toMatchObject(checkViolation);
+      const request = insertRequest(database, await payout(), signed, { kind: 'retryNow' });
+      await expect(request).rejects.toMatchObject(checkViolation);
     }
   });
 });
@@ -264,7 +264,7 @@ describe('an operator is identified by their key', () => {
   const propose = (payoutId: string) => line(payoutId, { outcome: 'proposed', command: proposal });
   const approval = (id: string): OperatorCommand => ({ kind: 'approve', proposal: id });
 
-  it('and does what the role allows', async () => {
+  it('and may do what the role allows', async () => {
     const id = await payout();
     const commands = [
       { kind: 'retryNow' },
@@ -307,7 +307,7 @@ describe('an operator is identified by their key', () => {
     });
   });
 
-  it('also after rotation: the old key does nothing, the new one is the same person', async () => {
+  it('and stays the same person when the key is replaced, after which the old key does nothing', async () => {
     const [id, first] = [await payout(), await enlist('carol', 'approve')];
     const request = await insertRequest(database, id, first, proposal);
     await recordAction(test.worker, {
@@ -325,7 +325,7 @@ describe('an operator is identified by their key', () => {
     await executed(other, id, request);
   });
 
-  it('and cannot change their own role or issue keys without the role admin', async () => {
+  it('and cannot change their own role or issue a key to another operator unless they are an admin', async () => {
     const dora = await enlist('dora', 'approve');
     for (const [name, role] of [
       ['dora', 'admin'],
@@ -341,7 +341,7 @@ describe('an operator is identified by their key', () => {
     await expect(enrollAdmin(operator, 'dora', 'a test')).rejects.toMatchObject({ code: '42501' });
   });
 
-  it('and a revoked key does nothing, nor do its earlier requests', async () => {
+  it('and can do nothing with a revoked key, whose open requests are void', async () => {
     const [id, frank] = [await payout(), await enlist('frank', 'approve')];
     const request = await insertRequest(database, id, frank, { kind: 'retryNow' });
     const proposed = await insertRequest(database, id, frank, proposal);
@@ -360,7 +360,7 @@ describe('an operator is identified by their key', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
-  it('and a proposal is not carried out if its author may no longer propose it', async () => {
+  it('and a proposal is void once its operator may no longer propose it', async () => {
     const [id, fiona] = [await payout(), await enlist('fiona', 'operate')];
     const proposed = await insertRequest(database, id, fiona, proposal);
     await recordAction(test.worker, {
@@ -374,7 +374,7 @@ describe('an operator is identified by their key', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
-  it('and cannot approve if one issued the other’s key, or one admin both, within a week', async () => {
+  it('and cannot approve a proposal if one of the two issued a key to the other, or a third to both, within 7 days', async () => {
     const id = await payout();
     const [henry, ivan] = [await enlist('henry', 'approve'), await enlist('ivan', 'admin')];
     const role = { name: 'jane', role: 'approve' } as const;
@@ -385,14 +385,14 @@ describe('an operator is identified by their key', () => {
       ...{ id: ofHenry, subjectId: id, actorKind: 'operator', operator: 'henry', detail: '' },
       ...{ reason: henry.reason, command: proposal, outcome: 'proposed', approves: null },
     });
-    for (const [who, command] of [
+    for (const [signed, command] of [
       [henry, ofGrace],
       // Indirectly, from the other side, and where a third operator issued both keys.
       [jane, ofGrace],
       [signedBy(), approval(ofHenry)],
       [jane, approval(ofHenry)],
     ] as const) {
-      await expect(insertRequest(database, id, who, command)).rejects.toThrow(
+      await expect(insertRequest(database, id, signed, command)).rejects.toThrow(
         / may not approve this: within the last 7 days (grace|henry) gave a key to one of you or both/,
       );
     }
@@ -405,7 +405,7 @@ describe('an operator is identified by their key', () => {
     await insertRequest(database, id, henry, ofGrace);
   });
 
-  it('and writes audit lines about a payout only by a request, which a worker executes', async () => {
+  it('and cannot write an audit line about a payout: the worker that executes the request does', async () => {
     const id = await payout();
     const reason = signature.reason;
     const request = await insertRequest(operator, id, signedBy('otto'), proposal);
@@ -416,23 +416,23 @@ describe('an operator is identified by their key', () => {
     await executed(request, id);
   });
 
-  it('and cannot use the id of a pending request for another audit line', async () => {
+  it('and cannot reuse the id of a request, which would leave the request without an audit line', async () => {
     const id = await payout();
     const request = await insertRequest(operator, id, signedBy('barbara'), { kind: 'retryNow' });
     const pause = operator.json({ kind: 'batches pause' });
     const hash = hashOfKey('another key');
-    for (const reuse of [
+    for (const taken of [
       operator`select record_command(${signedBy('otto').operatorKey}, ${request}, 'bat_1', 'x', ${pause})`,
       operator`
         select give_operator_key(${signedBy('vera').operatorKey}, ${request}, 'roll', 'vera', null,
           ${hash}, 'last', 'x')`,
     ]) {
-      await expect(reuse).rejects.toMatchObject(checkViolation);
+      await expect(taken).rejects.toMatchObject(checkViolation);
     }
     await executed(request, id);
   });
 
-  it('and cannot forge a line in the list of operators', async () => {
+  it('and cannot forge a line of the operator list', async () => {
     const four = '1234\nada  view  key …';
     const rolled = operator`
       select give_operator_key(${signedBy('vera').operatorKey}, ${newId('operatorAction')}, 'roll', 'vera',
@@ -440,11 +440,11 @@ describe('an operator is identified by their key', () => {
     await expect(rolled).rejects.toMatchObject(checkViolation);
   });
 
-  it('and cannot hide text in a command or its subject from those who approve it', async () => {
+  it('and cannot hide characters in a command or its subject', async () => {
     const id = await payout();
     const hidden = { kind: 'retryNow', a: '\u202e' } as const;
-    const inserted = insertRequest(operator, id, signedBy('otto'), hidden);
-    await expect(inserted).rejects.toMatchObject(checkViolation);
+    const request = insertRequest(operator, id, signedBy('otto'), hidden);
+    await expect(request).rejects.toMatchObject(checkViolation);
     const pause = { kind: 'batches pause' };
     const about = 'bat_1\n2026-11-22  barbara: done';
     const recorded = recordCommand(operator, signedBy('otto'), about, pause);
@@ -453,7 +453,7 @@ describe('an operator is identified by their key', () => {
     await expect(named).rejects.toMatchObject(checkViolation);
   });
 
-  it('and cannot forge the verb or backdate the issue of a key', async () => {
+  it('and issues keys by add or roll only, at the current time even in a long transaction', async () => {
     for (const verb of ['promote', null]) {
       const issued = operator`
         select give_operator_key(${signedBy().operatorKey}, ${newId('operatorAction')}, ${verb}, 'kate',
@@ -476,7 +476,7 @@ describe('an operator is identified by their key', () => {
   it.each<[string, (sql: Sql, name: string) => Promise<unknown>]>([
     ['revoked', (sql, name) => revokeOperator(sql, signedBy(), name)],
     ['rolled', (sql, name) => giveOperatorKey(sql, signedBy(), 'roll', { name, role: null })],
-  ])('and gets no other key if %s at the same moment', async (what, end) => {
+  ])('and cannot roll their key while it is being %s', async (what, end) => {
     const name = `louise-${what}`;
     const louise = await enlist(name, 'approve');
     let own: Promise<void> | undefined;
@@ -484,7 +484,7 @@ describe('an operator is identified by their key', () => {
       await end(sql, name);
       const rolled = giveOperatorKey(database, louise, 'roll', { name, role: null });
       own = expect(rolled).rejects.toThrow("The operator's key is unknown, replaced or revoked");
-      await eventually('the other transaction waits', 2_000, async () => {
+      await eventually('the concurrent roll waits for the lock', 2_000, async () => {
         const waiting = await test.worker`
           select from pg_locks
            where relation = 'operators'::regclass and not granted
@@ -495,7 +495,7 @@ describe('an operator is identified by their key', () => {
     await own;
   });
 
-  it('and does nothing after revocation in a transaction with an older snapshot', async () => {
+  it('and cannot use a replaced key in a transaction whose snapshot still has it', async () => {
     const nora = await enlist('nora', 'admin');
     const other = connectDatabase({
       url: test.urls.operator,
@@ -504,12 +504,12 @@ describe('an operator is identified by their key', () => {
     });
     try {
       for (const isolation of ['repeatable read', 'serializable']) {
-        const friend = other.begin(`isolation level ${isolation}`, async (sql) => {
+        const added = other.begin(`isolation level ${isolation}`, async (sql) => {
           await sql`select from accounts limit 1`;
           await giveOperatorKey(operator, signedBy(), 'roll', { name: 'nora', role: null });
           await giveOperatorKey(sql, nora, 'add', { name: 'olaf', role: 'admin' });
         });
-        await expect(friend, isolation).rejects.toThrow(
+        await expect(added, isolation).rejects.toThrow(
           'An operator acts in a transaction that is read committed.',
         );
       }
@@ -518,7 +518,7 @@ describe('an operator is identified by their key', () => {
     }
   });
 
-  it('and a request from an hour ago is not carried out', async () => {
+  it('and a request that is an hour old is no longer executed', async () => {
     const id = await payout();
     const old = await insertRequest(database, id, signedBy(), { kind: 'retryNow' });
     await withoutTriggers(
@@ -532,12 +532,12 @@ describe('an operator is identified by their key', () => {
 
   it.each([
     ['Grace', 'in capitals'],
-    ['gr\u0430ce', 'with a letter that looks alike'],
+    ['gr\u0430ce', 'with a look-alike letter'],
     ['grace\u200b', 'with a zero-width space'],
     ['grace ', 'with a space'],
-    ['customer', 'which is reserved'],
+    ['customer', 'a reserved name'],
     ['', 'without a name'],
-  ])('and an admin cannot add %j, %s', async (name) => {
+  ])('and cannot be added as %j: %s', async (name) => {
     await expect(enlist(name, 'approve')).rejects.toMatchObject(checkViolation);
   });
 
@@ -557,7 +557,7 @@ const oneDollar = {
   monthMinor: null,
 } as const;
 
-describe('a session with the operators’ database login', () => {
+describe('the operators’ database login without an operator key', () => {
   it.each([
     `insert into operator_requests (id, payout_id, operator, reason, command)
      select 'op_${'0'.repeat(26)}', id, 'grace', 'x', '{"kind": "retryNow"}' from payouts limit 1`,
@@ -570,23 +570,23 @@ describe('a session with the operators’ database login', () => {
     "select enroll_operator('op_1', 'mallory', 'admin', '', '', '', '', '')",
     "update payouts set driver = 'mallory'",
     "select allow_login('corridor_worker', 'mallory', 'mallory')",
-  ])('is refused without a key: %s', async (statement) => {
+  ])('is refused: %s', async (statement) => {
     await expect(operator.unsafe(statement)).rejects.toMatchObject({ code: '42501' });
   });
 
-  it('changes nothing without a permitted operator’s audit line in the same transaction', async () => {
+  it('changes nothing unless the same transaction has the audit line of an operator whose role allows it', async () => {
     const freeze = (sql: Sql) => setAccountState(sql, accountId, 'frozen');
     const record = (sql: Sql, name: string, kind: string) =>
       recordCommand(sql, signedBy(name), accountId, { kind });
-    const notAlone = { code: '42501', message: expect.stringContaining('the role admin') };
-    await expect(operator.begin(freeze)).rejects.toMatchObject(notAlone);
+    const needsAdmin = { code: '42501', message: expect.stringContaining('the role admin') };
+    await expect(operator.begin(freeze)).rejects.toMatchObject(needsAdmin);
     await operator.begin((sql) => record(sql, 'grace', 'account frozen'));
-    await expect(operator.begin(freeze)).rejects.toMatchObject(notAlone);
+    await expect(operator.begin(freeze)).rejects.toMatchObject(needsAdmin);
     const paused = operator.begin(async (sql) => {
       await record(sql, 'otto', 'batches pause');
       await freeze(sql);
     });
-    await expect(paused).rejects.toMatchObject(notAlone);
+    await expect(paused).rejects.toMatchObject(needsAdmin);
     const [row] = await database`select state from accounts where id = ${accountId}`;
     expect(row).toEqual({ state: 'open' });
     await operator.begin(async (sql) => {
@@ -596,8 +596,8 @@ describe('a session with the operators’ database login', () => {
     });
   });
 
-  it('changes nothing with an audit line about something else', async () => {
-    const notAlone = { code: '42501', message: expect.stringContaining('the role admin') };
+  it('changes nothing if the audit line is about something else', async () => {
+    const needsAdmin = { code: '42501', message: expect.stringContaining('the role admin') };
     const { account: other } = await createTestAccount(database);
     const key = { accountId, keyHash: hashOfKey('hidden'), lastFour: 'dden' };
     for (const [subject, kind] of [
@@ -609,19 +609,19 @@ describe('a session with the operators’ database login', () => {
         await recordCommand(sql, signedBy(), subject, { kind });
         await insertApiKey(sql, key);
       });
-      await expect(added, kind).rejects.toMatchObject(notAlone);
+      await expect(added, kind).rejects.toMatchObject(needsAdmin);
       const limited = operator.begin(async (sql) => {
         await recordCommand(sql, signedBy(), subject, { kind });
         await setLimits(sql, { accountId, ...oneDollar });
       });
-      await expect(limited, kind).rejects.toMatchObject(notAlone);
+      await expect(limited, kind).rejects.toMatchObject(needsAdmin);
     }
     const { provider } = referenceSource;
     const named = operator.begin(async (sql) => {
       await recordCommand(sql, signedBy(), provider, { kind: 'rates use' });
       await sql`update rate_provider set operator = 'ada', reason = 'a test'`;
     });
-    await expect(named).rejects.toMatchObject(notAlone);
+    await expect(named).rejects.toMatchObject(needsAdmin);
     await operator.begin(async (sql) => {
       const added = await insertApiKey(sql, key);
       await recordCommand(sql, signedBy(), added.id, { kind: 'keys create' });
@@ -630,7 +630,7 @@ describe('a session with the operators’ database login', () => {
     });
   });
 
-  it('can change no table that lacks this guard', async () => {
+  it('may change only tables that are guarded this way', async () => {
     const rows = await database<{ name: string; isGuarded: boolean }[]>`
       select relname::text as name, exists (
                select from pg_trigger g where g.tgrelid = c.oid and g.tginitdeferred
@@ -668,7 +668,7 @@ const booking = ({ postings }: Entry): Correction => ({
 });
 
 describe('a correction', () => {
-  it('needs the approval of a second person for the same payout', async () => {
+  it('needs a command for its own payout that a second operator has approved', async () => {
     const [id, other] = [await payout(), await payout()];
     const command = { kind: 'correct', correction: cameBack } as const;
     await expect(post(id, lateReturn)).rejects.toMatchObject(checkViolation);
@@ -685,7 +685,7 @@ describe('a correction', () => {
     expect(await entriesOf(database, id)).toMatchObject([{ kind: 'late_return' }]);
   });
 
-  it('of one kind is posted once for each command', async () => {
+  it('is posted once for each command, also where commands are alike', async () => {
     const id = await payout();
     const action = await approved(id, cameBack);
     await post(id, lateReturn, action);
@@ -702,32 +702,32 @@ describe('a correction', () => {
     );
   });
 
-  it('must be exactly the one that was approved', async () => {
+  it('is posted exactly as it was approved', async () => {
     const id = await payout();
-    const correction = pair('correction', 'losses', 'available', 'USD');
-    const [a, b] = correction.postings;
+    const approvedEntry = pair('correction', 'losses', 'available', 'USD');
+    const [a, b] = approvedEntry.postings;
     if (a === undefined || b === undefined) throw new Error('A pair has two postings.');
     const wrong: readonly (readonly [OperatorCommand | Correction, Entry])[] = [
-      [{ kind: 'failAndRelease', statementDate: null }, correction],
+      [{ kind: 'failAndRelease', statementDate: null }, approvedEntry],
       [{ kind: 'markSettled', evidence: 'a paper' }, lateReturn],
       [{ kind: 'retryNow' }, pair('suspense_clear', 'losses', 'suspense', 'EUR')],
-      [cameBack, correction],
+      [cameBack, approvedEntry],
       [{ ...cameBack, amountMinor: '4' }, lateReturn],
       [cameBack, { ...lateReturn, kind: 'correction' }],
       [{ kind: 'clearSuspense', charge: 'house' }, lateReturn],
-      [{ kind: 'clearSuspense', charge: 'customer' }, correction],
+      [{ kind: 'clearSuspense', charge: 'customer' }, approvedEntry],
       [booking(lateReturn), lateReturn],
-      [booking(correction), pair('correction', 'losses', 'available', 'USD', 2n)],
-      [booking(correction), pair('correction', 'funding', 'available', 'USD')],
-      [booking(correction), pair('correction', 'losses', 'suspense', 'EUR')],
-      [booking(correction), { ...correction, postings: [] }],
-      [booking(correction), { ...correction, postings: [a, b, a, b] }],
+      [booking(approvedEntry), pair('correction', 'losses', 'available', 'USD', 2n)],
+      [booking(approvedEntry), pair('correction', 'funding', 'available', 'USD')],
+      [booking(approvedEntry), pair('correction', 'losses', 'suspense', 'EUR')],
+      [booking(approvedEntry), { ...approvedEntry, postings: [] }],
+      [booking(approvedEntry), { ...approvedEntry, postings: [a, b, a, b] }],
       [
-        booking(correction),
+        booking(approvedEntry),
         {
-          ...correction,
+          ...approvedEntry,
           postings: [
-            ...correction.postings,
+            ...approvedEntry.postings,
             ...pair('correction', 'losses', 'suspense', 'USD').postings,
             ...pair('correction', 'suspense', 'losses', 'USD').postings,
           ],
@@ -739,20 +739,20 @@ describe('a correction', () => {
       await expect(posted, JSON.stringify(command)).rejects.toMatchObject(checkViolation);
     }
     expect(await entriesOf(database, id)).toEqual([]);
-    await post(id, { ...correction, postings: [b, a] }, await approved(id, booking(correction)));
+    await post(id, { ...approvedEntry, postings: [b, a] }, await approved(id, booking(approvedEntry)));
   });
 
-  it('is posted alone, and once for its command whatever the kind', async () => {
+  it('is the only entry of its command, whatever its kind', async () => {
     const id = await payout();
-    const correction = pair('correction', 'losses', 'available', 'USD');
-    const action = await approved(id, booking(correction));
+    const approvedEntry = pair('correction', 'losses', 'available', 'USD');
+    const action = await approved(id, booking(approvedEntry));
     const owned = { mode: 'test', accountId, payoutId: id, action } as const;
     const two = postEntries(test.worker, [
-      { ...owned, entry: correction },
+      { ...owned, entry: approvedEntry },
       { ...owned, entry: pair('late_return', 'rail_settlement', 'suspense', 'EUR') },
     ]);
     await expect(two).rejects.toMatchObject(checkViolation);
-    await post(id, correction, action);
+    await post(id, approvedEntry, action);
     await expect(
       database`
         insert into ledger_entries (payout_id, kind, action_id, from_ids, to_ids, amounts_minor,
@@ -762,7 +762,7 @@ describe('a correction', () => {
     ).rejects.toMatchObject(uniqueViolation);
   });
 
-  it('writes off exactly what is in suspense, in the mode of its payout', async () => {
+  it('writes off the whole amount in suspense, in the mode of its payout', async () => {
     const id = await payout();
     const lost = pair('correction', 'suspense', 'losses', 'EUR', 3n);
     await post(id, lost, await approved(id, booking(lost)));
@@ -784,7 +784,7 @@ describe('a correction', () => {
     await post(id, clear(3n), action);
   });
 
-  it('uses the accounts that its kind allows, of its own customer', async () => {
+  it('uses only accounts that its kind allows, and those of its own customer', async () => {
     const id = await payout();
     const { account: stranger } = await createTestAccount(database);
     for (const wrong of [

@@ -83,7 +83,7 @@ describe('operators', () => {
   });
 
   it.each(['infinity', '2026-02-31T12:00:00Z', '2099-01-01T00:00:00Z'])(
-    'cannot extend to a time that the command line would refuse: %s',
+    'extend to no time that the command line would refuse, whoever records it: %s',
     async (until) => {
       const id = await park('simulate: never settle');
       const before = await findPayoutById(system.database, id);
@@ -94,7 +94,7 @@ describe('operators', () => {
     },
   );
 
-  it('need a second person above the configured sum', async () => {
+  it('need a second operator above the configured amount', async () => {
     const id = await park('simulate: never settle', '9000000');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
     const proposed = await operate(system, id, 'settle', { evidence: settle.evidence });
@@ -109,14 +109,14 @@ describe('operators', () => {
     expect(listed).toMatch(
       new RegExp(`^${id} [^]*?\\n  A proposal by grace waits for approval\\.$`, 'm'),
     );
-    const page = await shown(() => showPayout(called(system, id)));
-    const [own = '', forOthers = ''] = page.split('Next, for another operator:');
+    const output = await shown(() => showPayout(called(system, id)));
+    const [own = '', others = ''] = output.split('Next, for another operator:');
     expect(own).toContain(`corridor payouts settle ${id}`);
     expect(own).toContain(
       '      asks the bank again; may be refused if the bank reports nothing new\n',
     );
     expect(own).not.toContain('payouts approve');
-    expect(forOthers).toContain(
+    expect(others).toContain(
       `--proposal ${proposed.action} --reason TEXT\n      executes what grace`,
     );
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
@@ -130,7 +130,7 @@ describe('operators', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
-  it('are told what is missing, and when a payout does not need them', async () => {
+  it('must give a reason, and cannot retry a payout that does not need a person', async () => {
     const id = await park('simulate: never settle');
     const retry = { kind: 'retryNow' } as const;
     await expect(command(system, id, retry, '')).rejects.toThrow();
@@ -144,7 +144,7 @@ describe('operators', () => {
     });
   });
 
-  it('find payouts by filters, and read one as JSON', async () => {
+  it('can filter payouts, and read one as data', async () => {
     const id = await send('simulate: never settle');
     await untilStatus(system.client, id, 'sent');
     const list = (flags: Readonly<Record<string, string>>) =>
@@ -165,21 +165,21 @@ describe('operators', () => {
     });
   });
 
-  it('see once why a payout waits', async () => {
+  it('see the reason why a payout waits only once', async () => {
     const id = await park('simulate: never settle');
-    const page = await shown(() => showPayout(called(system, id)));
-    const [waits, ...more] = page.match(/The rail has confirmed neither/g) ?? [];
+    const output = await shown(() => showPayout(called(system, id)));
+    const [waits, ...more] = output.match(/The rail has confirmed neither/g) ?? [];
     expect([waits, more]).toEqual(['The rail has confirmed neither', []]);
   });
 
-  it('see why a payout was refused, without lines for absent values', async () => {
+  it('see why a payout was refused, and no lines for missing data', async () => {
     const answer = await system.client('POST /v1/payouts', {
       form: { source_currency: 'USD', amount: '2000', beneficiary: 'bnf_nope' },
     });
-    const page = await shown(() => showPayout(called(system, String(answer.body['payout']))));
-    expect(page).toContain('\n20.00 USD to an unknown currency\n');
-    expect(page).toMatch(/^Refused {6}This account has no beneficiary bnf_nope\.$/m);
-    expect(page).toMatch(/^Beneficiary {2}bnf_nope$/m);
+    const output = await shown(() => showPayout(called(system, String(answer.body['payout']))));
+    expect(output).toContain('\n20.00 USD to an unknown currency\n');
+    expect(output).toMatch(/^Refused {6}This account has no beneficiary bnf_nope\.$/m);
+    expect(output).toMatch(/^Beneficiary {2}bnf_nope$/m);
   });
 
   it('get an error for endpoints of an account that does not exist', async () => {
@@ -187,7 +187,7 @@ describe('operators', () => {
     await expect(listed).rejects.toThrow('There is no account acc_typo.');
   });
 
-  it('see the name of the variable of each certificate that cannot be read', async () => {
+  it('see each unreadable certificate by the name of its variable', async () => {
     const environment = {
       FIRST_CERT: import.meta.filename,
       SECOND_CA_FILE: '/dev/null/ca.pem',
@@ -207,7 +207,7 @@ describe('operators', () => {
     expect(lines).toMatch(/^schema {12}ok$/m);
   });
 
-  it('can cancel only what the rail has not accepted', async () => {
+  it('can cancel only payouts that the rail has not accepted', async () => {
     const { client } = system;
     const unanswered = await send('simulate: timeout then nothing');
     await expect

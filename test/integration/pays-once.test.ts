@@ -80,8 +80,8 @@ async function sent(payout: string): Promise<readonly string[]> {
 const idsOf = (answers: readonly ApiAnswer[]) =>
   new Set(answers.map((answer) => textOf(answer, 'id')));
 const isReplay = ({ headers }: ApiAnswer) => headers.get('idempotent-replayed') === 'true';
-const together = (count: number, ask: (index: number) => Promise<ApiAnswer>) =>
-  Promise.all(Array.from({ length: count }, (_, index) => ask(index)));
+const together = (count: number, send: (index: number) => Promise<ApiAnswer>) =>
+  Promise.all(Array.from({ length: count }, (_, index) => send(index)));
 
 describe('one idempotency key', () => {
   it('sent 50 times at once and again after settlement pays once', async () => {
@@ -108,7 +108,7 @@ describe('one idempotency key', () => {
     expect(await sent(id)).toEqual(['transfer', 'settled']);
   });
 
-  it('is the same in quotes as bare', async () => {
+  it('is the same with and without quotation marks', async () => {
     const caller = await openCaller();
     const key = crypto.randomUUID();
     const form = paymentOf(caller);
@@ -119,7 +119,7 @@ describe('one idempotency key', () => {
     expect(await rowsOf('payouts', caller)).toBe(1);
   });
 
-  it('is the same request as form and as JSON, whatever the order and type of values', async () => {
+  it('accepts the same request as form and as JSON, whatever the order and type of values', async () => {
     const caller = await openCaller();
     const idempotencyKey = crypto.randomUUID();
     const { beneficiary } = caller;
@@ -144,7 +144,7 @@ describe('one idempotency key', () => {
     ['amount', { amount: '10001' }],
     ['reference', { reference: 'Invoice 17' }],
     ['metadata[invoice]', { 'metadata[invoice]': '17' }],
-  ])('with another %s is refused, naming it and the payout', async (param, change) => {
+  ])('reused with another %s is refused, and the error names it and the payout', async (param, change) => {
     const caller = await openCaller();
     const idempotencyKey = crypto.randomUUID();
     const form = paymentOf(caller);
@@ -162,7 +162,7 @@ describe('one idempotency key', () => {
   it.each([
     ['POST /v1/quotes', { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' }],
     ['POST /v1/test/fund', { currency: 'USD', amount: '10000' }],
-  ])('of a payout is refused on another route: %s', async (route, form) => {
+  ])('used for a payout is refused on another route: %s', async (route, form) => {
     const caller = await openCaller();
     const idempotencyKey = crypto.randomUUID();
     const paid = await caller.client('POST /v1/payouts', {
@@ -179,7 +179,7 @@ describe('one idempotency key', () => {
     expect(await debited(caller)).toEqual(before);
   });
 
-  it('of two accounts is two keys', async () => {
+  it('used by two accounts is two keys', async () => {
     const callers = [await openCaller(), await openCaller()];
     const idempotencyKey = crypto.randomUUID();
     const answers = await Promise.all(
@@ -216,7 +216,7 @@ async function untilDecided(send: () => Promise<ApiAnswer>): Promise<ApiAnswer> 
   throw new Error('The payout was not decided.');
 }
 
-describe('of payouts that race', () => {
+describe('concurrent payouts', () => {
   /** The only answer that is not a refusal, and the codes of the others. */
   function outcomeOf(answers: readonly ApiAnswer[]) {
     const winners = answers.filter(({ status }) => status === 201);
@@ -227,11 +227,11 @@ describe('of payouts that race', () => {
     };
   }
 
-  it.each([2, 10])('for one quote, one of %i wins and the others are refused', async (count) => {
+  it.each([2, 10])('for one quote: one of %i is accepted and the others are refused', async (count) => {
     const caller = await openCaller();
     const { client, beneficiary } = caller;
-    const asked = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
-    const quote = textOf(await client('POST /v1/quotes', { form: asked }), 'id');
+    const quoteForm = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
+    const quote = textOf(await client('POST /v1/quotes', { form: quoteForm }), 'id');
     const answers = await together(count, (index) => {
       const idempotencyKey = `race-${quote}-${index}`;
       const form = { quote, beneficiary };
@@ -249,7 +249,7 @@ describe('of payouts that race', () => {
     expect(await sent(winner)).toEqual(['transfer', 'settled']);
   });
 
-  it.each([2, 10])('for the last money, one of %i wins and none overdraws', async (count) => {
+  it.each([2, 10])('for the rest of a balance: one of %i is accepted and none overdraws', async (count) => {
     // One minor unit less than two payouts need.
     const caller = await openCaller(19_999n);
     const { client } = caller;
@@ -265,7 +265,7 @@ describe('of payouts that race', () => {
   });
 });
 
-it('in the end the bank has every payout once and the ledger balances', async () => {
+it('after all these tests the bank has every payout once and the ledger balances', async () => {
   const rows = await system.database<{ id: string }[]>`
     select id from payouts where status not in ('failed', 'canceled')`;
   // Waits so that no workflow is still between its debit and the submission.

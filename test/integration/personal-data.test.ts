@@ -88,7 +88,7 @@ async function store(client: ApiClient, details: object): Promise<string> {
 
 const dollars = { source_currency: 'USD', amount: 5_000 };
 
-describe('who a beneficiary is and where they bank', () => {
+describe('the identity and bank details of a beneficiary', () => {
   /** Uses of a beneficiary, including those that fail. */
   async function journey(client: ApiClient): Promise<void> {
     const [toGermany, toAmerica] = [await store(client, german), await store(client, american)];
@@ -143,7 +143,7 @@ describe('who a beneficiary is and where they bank', () => {
 
   beforeAll(() => journey(system.client));
 
-  it('stands in no row of any table, nor in the history of any workflow', async () => {
+  it('are in no table row in plain text, and in no workflow history', async () => {
     await readStatements(system.worker, createSandboxRail(system.bank));
     expect(await leakedRows()).toEqual([]);
     const kept = await system.database`
@@ -159,7 +159,7 @@ describe('who a beneficiary is and where they bank', () => {
     expect(workflows).toBeGreaterThanOrEqual(5);
   });
 
-  it('reaches the bank as it was stored', async () => {
+  it('reach the bank as they were stored', async () => {
     const journal = readFileSync(system.bank.journalFile, 'utf8');
     expect(journal).toContain(german.iban);
     expect(journal).toContain(american.account_number);
@@ -167,7 +167,7 @@ describe('who a beneficiary is and where they bank', () => {
     expect(journal).toContain(american.date_of_birth);
   });
 
-  it('is not shown in the place of another one, should rows ever be swapped', async () => {
+  it('are not shown for another beneficiary if rows are swapped', async () => {
     const { client, database } = system;
     const [one, other] = [await store(client, german), await store(client, american)];
     await database`
@@ -184,8 +184,8 @@ describe('who a beneficiary is and where they bank', () => {
   });
 });
 
-describe('details that do not open', () => {
-  it('keep no other payout of their batch from being sent', async () => {
+describe('details that cannot be decrypted', () => {
+  it('do not keep the other payouts of a batch from being sent', async () => {
     const client = await newClient();
     const ids = [
       await store(client, german),
@@ -198,7 +198,7 @@ describe('details that do not open', () => {
       json: { payouts: ids.map((beneficiary) => ({ ...dollars, beneficiary })) },
     });
     const batchId = textOf(batch, 'id');
-    await eventually('the others are settled', 20_000, async () => {
+    await eventually('the other payouts are settled', 20_000, async () => {
       const rows = await system.database<{ status: string }[]>`
         select status from payouts where batch_id = ${batchId} order by batch_index`;
       const statuses = rows.map(({ status }) => status);
@@ -210,19 +210,19 @@ describe('details that do not open', () => {
        where beneficiary_id = ${ids[1] ?? ''}`;
   });
 
-  it('are not made by a process that lacks a master key', async () => {
+  it('are not created by a process without the master key in use', async () => {
     const { account } = await createTestAccount(system.database);
-    const stray = createKeyring(['ab'.repeat(32)]);
+    const otherKeyring = createKeyring(['ab'.repeat(32)]);
     const id = newId('beneficiary');
     await expect(
-      insertBeneficiary(system.database, stray, { id, accountId: account.id, details: german }),
+      insertBeneficiary(system.database, otherKeyring, { id, accountId: account.id, details: german }),
     ).rejects.toThrow('A master key in use is not loaded.');
     expect(await hasMasterKeys(system.database, keyring)).toBe(true);
   });
 });
 
 describe('a bank account that the customer has stored before', () => {
-  it('is named, and is stored all the same', async () => {
+  it('is reported, and stored anyway', async () => {
     const client = await newClient();
     const created = async (details: object) =>
       (await client('POST /v1/beneficiaries', { json: details })).body;
@@ -238,13 +238,13 @@ describe('a bank account that the customer has stored before', () => {
     expect(await created(german)).toMatchObject({ same_account_as: second['id'] });
   });
 
-  it('is none of another customer’s business', async () => {
+  it('is not reported to another customer', async () => {
     await store(await newClient(), german);
     const answer = await (await newClient())('POST /v1/beneficiaries', { json: german });
     expect(answer.body).toMatchObject({ same_account_as: null });
   });
 
-  it('is found also where the first two beneficiaries are stored at the same moment', async () => {
+  it('is found even if the first beneficiaries are stored at the same moment', async () => {
     const client = await newClient();
     const ids = await Promise.all(Array.from({ length: 4 }, () => store(client, german)));
     const keys = await system.database`
@@ -255,7 +255,7 @@ describe('a bank account that the customer has stored before', () => {
   });
 });
 
-describe('a beneficiary that is erased', () => {
+describe('erasing a beneficiary', () => {
   /** Erases the beneficiary with the operators' login; returns the message of a refusal. */
   async function erased(id: string): Promise<string> {
     const operator = connectDatabase({
@@ -288,7 +288,7 @@ describe('a beneficiary that is erased', () => {
     );
   }
 
-  it('is gone, and nothing decrypts who it was, while books and payouts stay', async () => {
+  it('deletes it and its key, and keeps its payouts and ledger entries', async () => {
     const { client, database } = system;
     const id = await store(client, german);
     const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
@@ -320,7 +320,7 @@ describe('a beneficiary that is erased', () => {
     expect(await erased(id)).toBe(`${id} is erased already.`);
   });
 
-  it('is paid no longer, and no repeat tells who it was', async () => {
+  it('prevents payouts to it, and a repeated request does not reveal its name', async () => {
     const { client } = system;
     const request = { json: german, idempotencyKey: `erased-${newId('request')}` };
     const stored = await client('POST /v1/beneficiaries', request);
@@ -333,14 +333,14 @@ describe('a beneficiary that is erased', () => {
     expect(await erased(id)).toBe('erased');
     const payout = await client('POST /v1/payouts', { json: { ...dollars, beneficiary: id } });
     expect(payout.body).toMatchObject({ code: 'beneficiary_not_found' });
-    const said = (name: string) =>
+    const repeat = (name: string) =>
       client('POST /v1/beneficiaries', { ...request, json: { ...german, name } });
-    const [right, wrong] = [await said(german.name), await said('Somebody Else')];
+    const [right, wrong] = [await repeat(german.name), await repeat('Somebody Else')];
     expect(right).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
     expect(right.body['detail']).toBe(wrong.body['detail']);
   });
 
-  it('has no payout that is not final, and none of the last five years', async () => {
+  it('is refused if it has a payout that is not final or less than five years old', async () => {
     const { client } = system;
     const id = await store(client, german);
     const payout = await client('POST /v1/payouts', {
@@ -358,17 +358,17 @@ describe('a beneficiary that is erased', () => {
     expect(await erased('bnf_0')).toBe('There is no beneficiary bnf_0.');
   });
 
-  it('waits for a payout that is being accepted, and then is not erased', async () => {
+  it('waits for a payout that is being accepted, and is then refused', async () => {
     const { client, database, account } = system;
     const beneficiaryId = await store(client, german);
     const id = newId('payout');
     const { result } = await transaction(database, async (sql) => {
       const { id: accountId } = account.account;
-      const asked = { ...livePayout, id, driver: id, accountId, beneficiaryId, amount: 5_000n };
-      await insertPayout(sql, asked);
+      const row = { ...livePayout, id, driver: id, accountId, beneficiaryId, amount: 5_000n };
+      await insertPayout(sql, row);
       await lockBeneficiariesOf(sql, [id]);
       const erasing = erased(beneficiaryId);
-      await eventually('the erasure waits', 10_000, async () => {
+      await eventually('the erasure waits for the lock', 10_000, async () => {
         const waiting = await database`
           select from pg_stat_activity
            where wait_event_type = 'Lock' and query like '%erase_beneficiary%'`;
@@ -379,7 +379,7 @@ describe('a beneficiary that is erased', () => {
     expect(await result).toContain('has payouts that are not final');
   });
 
-  it('is no person’s to open who has the master key and the role of operators', async () => {
+  it('does not need access to sealed details, which the operators’ login cannot read', async () => {
     const database = connectDatabase({
       ...{ url: system.urls.operator, poolSize: 1, applicationName: 'test' },
     });
@@ -391,7 +391,7 @@ describe('a beneficiary that is erased', () => {
     await database.end();
   });
 
-  it('is no other role’s to erase', async () => {
+  it('is refused to the other database roles', async () => {
     const id = await store(system.client, german);
     for (const url of [system.urls.api, system.urls.worker]) {
       const database = connectDatabase({ url, poolSize: 1, applicationName: 'test' });
@@ -413,11 +413,11 @@ describe('a beneficiary that is erased', () => {
 
 /** Runs a command of the command line and discards its output. */
 async function silently(work: () => Promise<void>): Promise<void> {
-  const said = vi.spyOn(console, 'log').mockReturnValue();
+  const log = vi.spyOn(console, 'log').mockReturnValue();
   try {
     await work();
   } finally {
-    said.mockRestore();
+    log.mockRestore();
   }
 }
 

@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterAll(() => system.stop());
 
 /** Requests a payout with this preference; returns the answer and its duration. */
-async function ask(
+async function send(
   prefer: string,
   reference: string,
   options: { readonly amount?: string; readonly idempotencyKey?: string } = {},
@@ -30,8 +30,8 @@ async function ask(
 const soonMs = 3_500;
 
 describe('Prefer: wait', () => {
-  it('answers the settled payout in one call', async () => {
-    const { answer, applied, elapsedMs } = await ask('wait=5', 'an ordinary payout');
+  it('returns the settled payout in one call', async () => {
+    const { answer, applied, elapsedMs } = await send('wait=5', 'an ordinary payout');
     expect(answer.status).toBe(201);
     expect(answer.body).toMatchObject({
       status: 'settled',
@@ -43,8 +43,8 @@ describe('Prefer: wait', () => {
     expect(elapsedMs).toBeLessThan(4_900);
   });
 
-  it('answers what is known when the time is over', async () => {
-    const { answer, applied, elapsedMs } = await ask('wait=1', 'simulate: delay 10s');
+  it('returns the current state when the time is over', async () => {
+    const { answer, applied, elapsedMs } = await send('wait=1', 'simulate: delay 10s');
     expect(answer.status).toBe(201);
     expect(['processing', 'sent']).toContain(answer.body['status']);
     expect(answer.body).toMatchObject({ received: null, settled_at: null });
@@ -53,8 +53,8 @@ describe('Prefer: wait', () => {
     expect(elapsedMs).toBeLessThan(soonMs);
   });
 
-  it('is read among other preferences, and longer than we wait is cut to 30 s', async () => {
-    const { answer, applied } = await ask('respond-async, wait=86400', 'an ordinary payout');
+  it('is found among other preferences, and is capped at 30 s', async () => {
+    const { answer, applied } = await send('respond-async, wait=86400', 'an ordinary payout');
     expect(answer.body).toMatchObject({ status: 'settled' });
     expect(applied).toBe('wait=30');
   });
@@ -71,21 +71,21 @@ describe('Prefer: wait', () => {
     'waiting=5',
     'return=minimal',
   ])('ignores %s', async (prefer) => {
-    const { answer, applied, elapsedMs } = await ask(prefer, 'simulate: delay 10s');
+    const { answer, applied, elapsedMs } = await send(prefer, 'simulate: delay 10s');
     expect(answer.status).toBe(201);
     expect(['processing', 'sent']).toContain(answer.body['status']);
     expect(applied).toBeNull();
     expect(elapsedMs).toBeLessThan(soonMs);
   });
 
-  it('answers a refusal at once', async () => {
-    const { answer, elapsedMs } = await ask('wait=20', 'too much', { amount: '100000000' });
+  it('returns a refusal at once', async () => {
+    const { answer, elapsedMs } = await send('wait=20', 'too much', { amount: '100000000' });
     expect(answer).toMatchObject({ status: 422, body: { code: 'insufficient_funds' } });
     expect(elapsedMs).toBeLessThan(soonMs);
   });
 
-  it('answers a rejection by the bank as soon as it is known', async () => {
-    const { answer, elapsedMs } = await ask('wait=20', 'simulate: reject AC04');
+  it('returns a rejection by the bank as soon as it is known', async () => {
+    const { answer, elapsedMs } = await send('wait=20', 'simulate: reject AC04');
     expect(answer).toMatchObject({
       status: 201,
       body: { status: 'failed', status_reason: 'AC04' },
@@ -93,11 +93,11 @@ describe('Prefer: wait', () => {
     expect(elapsedMs).toBeLessThan(soonMs);
   });
 
-  it('holds for a repeat with the same key as well', async () => {
+  it('applies to a repeated request with the same key', async () => {
     const idempotencyKey = crypto.randomUUID();
     const first = await payer.ask('simulate: delay 1s', { idempotencyKey });
     expect(first.body['status']).not.toBe('settled');
-    const { answer, applied } = await ask('wait=10', 'simulate: delay 1s', { idempotencyKey });
+    const { answer, applied } = await send('wait=10', 'simulate: delay 1s', { idempotencyKey });
     expect(answer.body).toMatchObject({ id: first.body['id'], status: 'settled' });
     expect(answer.headers.get('idempotent-replayed')).toBe('true');
     expect(applied).toBe('wait=10');

@@ -49,7 +49,7 @@ const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
 const { raw, compose } = parseCompose(composeText);
 
 /** The services that run our own image. */
-const ours = Object.entries(compose.services)
+const ownServices = Object.entries(compose.services)
   .filter(([, { image }]) => image === 'corridor')
   .map(([name]) => name);
 
@@ -77,7 +77,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  it('waits only for what comes true', () => {
+  it('waits only for conditions that can be met', () => {
     expect(vainConditions(compose)).toEqual([]);
     const mistakes = [
       broken('      postgres:\n        condition', '      database:\n        condition'),
@@ -124,7 +124,7 @@ describe('docker-compose.yml', () => {
       'temporal-ui': [],
     });
     // Every mounted secret must be named by a variable.
-    for (const name of [...ours, 'grafana']) {
+    for (const name of [...ownServices, 'grafana']) {
       const { environment, secrets } = serviceOf(name);
       const named = Object.values(environment).flatMap(
         (value) => /^\/run\/secrets\/(\w+)$/.exec(value)?.[1] ?? [],
@@ -133,11 +133,11 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  it('gives each process the one login that is its own', () => {
+  it('gives each process only its own database login', () => {
     const loginsOf = (name: string) =>
       serviceOf(name).secrets.filter((secret) => secret.endsWith('_database_url'));
-    const given = Object.keys(compose.services).map((name) => [name, loginsOf(name)] as const);
-    expect(Object.fromEntries(given.filter(([, logins]) => logins.length > 0))).toEqual({
+    const logins = Object.keys(compose.services).map((name) => [name, loginsOf(name)] as const);
+    expect(Object.fromEntries(logins.filter(([, logins]) => logins.length > 0))).toEqual({
       api: ['corridor_api_database_url'],
       worker: ['corridor_worker_database_url'],
       'batch-worker': ['corridor_worker_database_url'],
@@ -147,7 +147,7 @@ describe('docker-compose.yml', () => {
     });
   });
 
-  it('mounts files that are there, and runs programs that the build makes', () => {
+  it('mounts files that exist, and runs programs that the build creates', () => {
     for (const { file } of Object.values(compose.configs)) {
       expect(existsSync(join(root, file)), file).toBe(true);
     }
@@ -180,7 +180,7 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  it('shows the database and the bank to nobody, and the rest to this machine alone', () => {
+  it('publishes no port of the database or the bank, and other ports on this machine only', () => {
     for (const [name, { networks, ports }] of Object.entries(compose.services)) {
       const isInside = networks.every((network) => compose.networks[network]?.internal);
       const outside = ['api', 'worker', 'batch-worker', 'proxy', 'grafana', 'operator', 'sign-in'];
@@ -190,12 +190,12 @@ describe('docker-compose.yml', () => {
     }
   });
 
-  it('leaves the source of rates to be said', () => {
+  it('requires the rate source to be set', () => {
     expect(serviceOf('worker').environment['RATE_SOURCE']).toBe('');
     expect(serviceOf('batch-worker').environment['RATE_SOURCE']).toBe('');
   });
 
-  it('has the API believe the proxy, or else whom it is told', () => {
+  it('makes the API trust the proxy, or the configured addresses instead', () => {
     const { networks } = z
       .object({
         networks: z.object({ outside: z.object({ ipv4_address: z.string() }) }),
@@ -205,7 +205,7 @@ describe('docker-compose.yml', () => {
     expect(serviceOf('api').environment['TRUSTED_PROXIES']).toBe(networks.outside.ipv4_address);
   });
 
-  it('has two servers of Temporal that callers reach by one name, and that reach each other', () => {
+  it('has two Temporal servers that clients reach by one name and that reach each other', () => {
     const own = z.object({ ipv4_address: z.string() });
     const at = z.object({ networks: z.object({ 'temporal-servers': own }) });
     const addressOf = (name: string) => at.parse(serviceIn(raw, name)).networks['temporal-servers'];
@@ -219,7 +219,7 @@ describe('docker-compose.yml', () => {
     });
   });
 
-  it('has Prometheus share a network with every service that it asks', () => {
+  it('has Prometheus share a network with every service that it scrapes', () => {
     const reached = Object.entries(compose.services)
       .filter(([, { networks }]) => networks.includes('metrics'))
       .map(([name]) => name);
@@ -227,14 +227,14 @@ describe('docker-compose.yml', () => {
     expect(reached).toEqual(expect.arrayContaining(['prometheus', ...scrapedServices]));
   });
 
-  it('leaves the API and the workers to be replicated', () => {
+  it('allows replicas of the API and the workers', () => {
     for (const name of ['api', 'worker', 'batch-worker']) {
       const { container_name, ports } = serviceOf(name);
       expect([name, container_name, ports]).toEqual([name, undefined, []]);
     }
   });
 
-  it('gives each container an end to what it can take, and no right that it does not need', () => {
+  it('limits what each container can use, and gives it no privilege that it does not need', () => {
     for (const [name, each] of Object.entries(compose.services)) {
       expect(each.cpus, name).toBeGreaterThan(0);
       expect(each.mem_limit, name).toMatch(/^\d+[mg]$/);
@@ -255,9 +255,9 @@ describe('docker-compose.yml', () => {
     const images = Object.values(compose.services).map(({ image }) => image);
     const dockerfile = readFileSync(join(root, 'Dockerfile'), 'utf8');
     const bases = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, base = '']) => base);
-    const others = [...images, ...bases].filter((image) => image !== 'corridor');
-    expect(others.length).toBeGreaterThan(8);
-    for (const image of others) {
+    const otherImages = [...images, ...bases].filter((image) => image !== 'corridor');
+    expect(otherImages.length).toBeGreaterThan(8);
+    for (const image of otherImages) {
       expect(image).toMatch(/:v?\d+\.\d+(\.\d+)?(-slim)?(@sha256:[0-9a-f]{64})?$/);
     }
   });
@@ -267,10 +267,10 @@ describe('docker-compose.yml', () => {
     (name) => {
       const { command, environment } = serviceOf(name);
       const { command: started, env } = processesOf()[name] ?? { command: [], env: [] };
-      const words = command.filter((word) => !word.startsWith('--max-semi-space-size'));
-      expect(words).toEqual(started);
+      const args = command.filter((word) => !word.startsWith('--max-semi-space-size'));
+      expect(args).toEqual(started);
       const names = Object.keys(environment).map((variable) => variable.replace(/_FILE$/, ''));
-      const production = env.filter((variable) => !ofTestsAlone.has(variable));
+      const production = env.filter((variable) => !testVariables.has(variable));
       expect(production.filter((variable) => !names.includes(variable))).toEqual([]);
     },
   );
@@ -278,7 +278,7 @@ describe('docker-compose.yml', () => {
   it('sets only variables that the process reads', () => {
     const readers = ['src/config.ts', 'sandbox/bank/main.ts'];
     const text = readers.map((file) => readFileSync(join(root, file), 'utf8')).join();
-    for (const name of ours) {
+    for (const name of ownServices) {
       for (const variable of Object.keys(serviceOf(name).environment)) {
         const setting = variable.replace(/_FILE$/, '');
         expect(text, `${name} sets ${variable}`).toMatch(new RegExp(`\\b${setting}\\b`));
@@ -288,7 +288,7 @@ describe('docker-compose.yml', () => {
 });
 
 /** Settings for tests only: receivers on this machine, and requests at full speed. */
-const ofTestsAlone = new Set([
+const testVariables = new Set([
   ...['WEBHOOKS_ALLOW_INSECURE', 'RATE_LIMIT_PER_SECOND', 'RATE_LIMIT_BURST'],
   ...['IN_FLIGHT_LIMIT', 'ITEM_LIMIT_PER_SECOND'],
 ]);
@@ -323,8 +323,8 @@ async function findPlace(directory: string, postgresPort: number): Promise<Place
   for (const name of readdirSync(secrets).filter((file) => file.endsWith('_url'))) {
     const url = await readFile(join(secrets, name), 'utf8');
     await rm(join(secrets, name));
-    const here = url.replace('postgres:5432', `127.0.0.1:${postgresPort}`);
-    await writeFile(join(secrets, name), here);
+    const hostUrl = url.replace('postgres:5432', `127.0.0.1:${postgresPort}`);
+    await writeFile(join(secrets, name), hostUrl);
   }
   await mkdir(join(directory, 'volume'));
   const [api, bank] = [await freePort(), await freePort()];
@@ -352,16 +352,16 @@ async function launchOf(name: string, place: Place, changes: Record<string, stri
   const [program, ...args] = service.command;
   expect(program).toBe('node');
   const metrics: Place['substitutes'][number] = ['9464', String(await freePort())];
-  const here = (value: string) =>
+  const onHost = (value: string) =>
     [...place.substitutes, metrics].reduce((put, [from, to]) => put.replaceAll(from, to), value);
   const environment = { ...service.environment, ...changes };
-  const env = Object.entries(environment).map(([variable, value]) => [variable, here(value)]);
+  const env = Object.entries(environment).map(([variable, value]) => [variable, onHost(value)]);
   return {
     launch: { args, env: { NODE_ENV: 'production', ...Object.fromEntries(env) } },
     /** The health check's exit code. */
     isHealthy: async () => {
       const [, , ...check] = service.healthcheck?.test ?? [];
-      return (await runToEnd(process.execPath, check.map(here), {})).code;
+      return (await runToEnd(process.execPath, check.map(onHost), {})).code;
     },
   };
 }
@@ -479,7 +479,7 @@ describe('the processes of docker-compose.yml', () => {
     await postgres.stop();
   });
 
-  it('have every secret that make-secrets.sh makes, and keep those there are', async () => {
+  it('have every secret that make-secrets.sh creates, which keeps existing ones', async () => {
     const secrets = join(place.directory, 'other-secrets');
     const make = () => runToEnd('sh', [join(root, 'deploy/make-secrets.sh'), secrets], {});
     const read = () =>
@@ -617,7 +617,7 @@ describe('the processes of docker-compose.yml', () => {
     expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([1, 1, 1]);
   });
 
-  it.each(roles)('connect as %s, which edits no balance and disables no trigger', async (role) => {
+  it.each(roles)('connect as %s, which cannot edit a balance or disable a trigger', async (role) => {
     const url = urlOf(role);
     for (const statement of forbidden) {
       await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
@@ -629,7 +629,7 @@ describe('the processes of docker-compose.yml', () => {
     ]);
   });
 
-  it('have an owner of their tables who is no superuser and makes no roles', async () => {
+  it('use tables whose owner is no superuser and cannot create roles', async () => {
     const rights = await run(
       urlOf('corridor'),
       'select rolsuper or rolcreaterole as "any" from pg_roles where rolname = session_user',
@@ -657,13 +657,13 @@ describe('the processes of docker-compose.yml', () => {
     ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
     ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],
   ])(
-    'stop for a wrong setting: %s with %s=%s',
-    async (name, variable, value, expected, told = variable) => {
+    'stop at an invalid setting: %s with %s=%s',
+    async (name, variable, value, expected, reported = variable) => {
       const { launch } = await launchOf(name, place, { [variable]: value });
       const { code, errors } = await runToEnd(process.execPath, launch.args, launch.env);
       // The command line distinguishes unreachable or unreadable resources from refusals.
       expect(code).toBe(name === 'migrate' ? 3 : 1);
-      expect(errors).toContain(`${told}: expected ${expected}`);
+      expect(errors).toContain(`${reported}: expected ${expected}`);
     },
   );
 });

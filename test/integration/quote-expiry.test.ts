@@ -22,7 +22,7 @@ import {
 } from '../servers/database.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
-const asked = {
+const request = {
   sourceCurrency: 'USD',
   destinationCurrency: 'EUR',
   amount: 10_000n,
@@ -58,13 +58,13 @@ afterAll(async () => {
 
 /** A quote at 0.9 that was made this many milliseconds ago. */
 async function quoteMade(agoMs: number): Promise<string> {
-  const priced = price({ ...asked, mid: parseRate('0.9') });
+  const priced = price({ ...request, mid: parseRate('0.9') });
   if (isRefusal(priced)) throw new Error(`The quote was refused: ${priced.code}`);
   const id = newId('quote');
   const kept = { sourceRateId: null, destinationRateId: null, feeTermsId: 1n, spreadTermsId: null };
   const origin = { rateProvider: 'test', rateAsOf: new Date(), ...kept };
   await insertQuote(test.database, {
-    ...asked,
+    ...request,
     id,
     accountId: caller.account.id,
     createdAt: (await currentTerms(test.database, caller.account.id)).at,
@@ -116,27 +116,27 @@ const accepted = (usedBy: string | null) => ({
   entries: 1,
 });
 
-describe('a quote holds for 30 seconds: a payout requested', () => {
-  it('29.999 s after it is accepted', async () => {
+describe('a quote that is valid for 30 seconds', () => {
+  it('is accepted for a payout requested after 29.999 s', async () => {
     const payout = await requestAfter(await quoteMade(40_000), 29_999);
     expect(await decided(payout)).toEqual(accepted(payout));
   });
 
   it.each([30_000, 30_001])(
-    '%i ms after it is refused, and the quote not used',
+    'is refused for a payout requested after %i ms, and stays unused',
     async (afterMs) => {
       const payout = await requestAfter(await quoteMade(40_000), afterMs);
       expect(await decided(payout)).toEqual(expired);
     },
   );
 
-  it('in time is accepted although the quote has expired when it is decided', async () => {
+  it('is accepted for a payout requested in time, even if it has expired at the decision', async () => {
     const quote = await quoteMade(200_000);
     const payout = await requestAfter(quote, 1_000);
     expect(await decided(payout)).toEqual(accepted(payout));
   });
 
-  it('at its rate is accepted at its rate, whatever the market does', async () => {
+  it('gives the payout its rate, whatever the market does', async () => {
     const payout = await requestAfter(await quoteMade(0), 0);
     await decided(payout);
     const [row] = await test.database<{ rate: string; mid: string }[]>`
@@ -145,7 +145,7 @@ describe('a quote holds for 30 seconds: a payout requested', () => {
     expect(row).toEqual({ rate: '0.8955', mid: '0.9' });
   });
 
-  it('is refused by the database if a quote is held for longer', async () => {
+  it('cannot be extended in the database', async () => {
     const quote = await quoteMade(0);
     const longer = test.database`
       update quotes set expires_at = expires_at + interval '1 millisecond' where id = ${quote}`;
@@ -160,18 +160,18 @@ describe('a quoted payout that is decided late', () => {
     expect(await decided(payout)).toEqual(expired);
   });
 
-  it('is accepted just before', async () => {
+  it('is accepted just before five minutes', async () => {
     // Ten seconds are longer than this machine ever pauses between two statements.
     const payout = await requestAfter(await quoteMade(heldRateMaximumAgeMs - 10_000), 0);
     expect(await decided(payout)).toEqual(accepted(payout));
   });
 
-  it('is refused when its workflow alone says that five minutes are over', async () => {
+  it('is refused if only its workflow is older than five minutes', async () => {
     const payout = await requestAfter(await quoteMade(0), 0);
     expect(await decided(payout, heldRateMaximumAgeMs + 1)).toEqual(expired);
   });
 
-  it('is accepted when both say five minutes at most', async () => {
+  it('is accepted if neither the quote nor the workflow is older than five minutes', async () => {
     const payout = await requestAfter(await quoteMade(0), 0);
     expect(await decided(payout, heldRateMaximumAgeMs)).toEqual(accepted(payout));
   });

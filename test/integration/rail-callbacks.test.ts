@@ -50,20 +50,20 @@ async function refusedCallbacks(): Promise<number> {
 
 const inbox = async () => (await data.database`select from rail_inbox`).count;
 
-describe('a callback that is signed and cannot be read', () => {
+describe('a signed callback that cannot be parsed', () => {
   let before: number;
   beforeEach(async () => {
     before = await refusedCallbacks();
   });
 
   it.each<[string, string | Buffer, string]>([
-    ['no JSON', '{"events":[', 'the body'],
-    ['nothing', '', 'the body'],
-    ['no UTF-8', Buffer.from([0xff, 0xfe]), 'the body'],
-    ['no object', '[1]', 'the body'],
-    ['without events', '{}', 'events'],
+    ['not JSON', '{"events":[', 'the body'],
+    ['an empty body', '', 'the body'],
+    ['not UTF-8', Buffer.from([0xff, 0xfe]), 'the body'],
+    ['not an object', '[1]', 'the body'],
+    ['no events', '{}', 'events'],
     ['an event without an amount', bodyOf({ ...event, amount: undefined }), 'events.0.amount'],
-    ['an event of no kind', bodyOf(event, { ...event, type: 'lost' }), 'events.1.type'],
+    ['an event of an unknown type', bodyOf(event, { ...event, type: 'lost' }), 'events.1.type'],
     ['U+0000 in an id', bodyOf({ ...event, id: 'bev\0' }), 'events.0.id'],
     ['U+0000 in a key', bodyOf({ ...event, key: 'po_\0' }), 'events.0.key'],
     [
@@ -72,11 +72,11 @@ describe('a callback that is signed and cannot be read', () => {
       'events.0.id',
     ],
     [
-      'more events than there may be',
+      'too many events',
       bodyOf(...Array.from({ length: 501 }, () => event)),
       'events',
     ],
-  ])('is refused for good, and shown to an operator: %s', async (_, body, where) => {
+  ])('is refused with 400, counted and logged: %s', async (_, body, where) => {
     const kept = await inbox();
     const answer = await callBack(body);
     expect(answer.status).toBe(400);
@@ -86,37 +86,37 @@ describe('a callback that is signed and cannot be read', () => {
     });
     expect(await inbox()).toBe(kept);
     expect(await refusedCallbacks()).toBe(before + 1);
-    await eventually('the line', 5_000, () =>
+    await eventually('the log line', 5_000, () =>
       api.lines.find(
         (line) => line.includes('a signed callback cannot be read') && line.includes(where),
       ),
     );
   });
 
-  it('does not show what stands in it', async () => {
+  it('is logged without its values', async () => {
     await callBack(bodyOf({ ...event, reason: 'to Zaphod Plantagenet', amount: '-5' }));
-    await eventually('the line', 5_000, () =>
+    await eventually('the log line', 5_000, () =>
       api.lines.find((line) => line.includes('events.0.amount')),
     );
     expect(api.lines.join('\n')).not.toContain('Zaphod');
   });
 
-  it('does not hide one that can', async () => {
+  it('is not counted if it can be parsed', async () => {
     const answer = await callBack(bodyOf(event));
     expect(answer).toMatchObject({ status: 200, text: '{"received":1}' });
     expect(await refusedCallbacks()).toBe(before);
   });
 });
 
-describe('a callback is refused by its head alone, with no byte of its body sent', () => {
+describe('a callback is refused by its headers alone, before any byte of its body is sent', () => {
   const signature = `Bank-Signature: t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}\r\n`;
   const length = 'Content-Length: 200000\r\n';
   const old = Math.floor(Date.now() / 1000) - 301;
   it.each([
-    ['of no rail', '/rails/nosuch/callbacks', signature + length, 404, 'route_not_found'],
+    ['of an unknown rail', '/rails/nosuch/callbacks', signature + length, 404, 'route_not_found'],
     ['without a signature', '/rails/sandbox/callbacks', length, 401, 'signature_invalid'],
     [
-      'with no signature',
+      'with a malformed signature',
       '/rails/sandbox/callbacks',
       `Bank-Signature: x\r\n${length}`,
       401,
@@ -130,7 +130,7 @@ describe('a callback is refused by its head alone, with no byte of its body sent
       'signature_invalid',
     ],
     [
-      'that is too long',
+      'with a body that is too long',
       '/rails/sandbox/callbacks',
       `${signature}Content-Length: 262145\r\n`,
       413,
@@ -147,7 +147,7 @@ describe('a callback is refused by its head alone, with no byte of its body sent
     wire.destroy();
   });
 
-  it('beside as many of its address as may be read at a time; of another it is read', async () => {
+  it('if 64 callbacks of its address are being read; one of another address is not', async () => {
     const head = `POST /rails/sandbox/callbacks HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${signature}Content-Length: 2\r\n\r\n`;
     const open = async (address: string) => {
       const wire = await openWire(api.url, address);

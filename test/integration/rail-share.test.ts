@@ -60,7 +60,7 @@ async function begin(ids: readonly string[], call: (id: string) => Promise<unkno
   return { refused, ended: () => Promise.all(ends) };
 }
 
-it('keeps 16 submissions of an account at the rail, and the rest as they are', async () => {
+it('at most 16 submissions of an account are at the rail, and the others are unchanged', async () => {
   const [account, other] = [await openAccount(), await openAccount()];
   const flood = await begin(await accepted(account, 18), submit);
   expect(bank.asked).toHaveLength(16);
@@ -93,7 +93,7 @@ it('keeps 16 submissions of an account at the rail, and the rest as they are', a
   expect(bank.asked).toHaveLength(19);
 });
 
-it('keeps 16 questions of an account at the rail', async () => {
+it('at most 16 polls of an account are at the rail', async () => {
   const [account, other] = [await openAccount(), await openAccount()];
   const ids = await accepted(account, 17);
   const [otherId = ''] = await accepted(other, 1);
@@ -101,18 +101,18 @@ it('keeps 16 questions of an account at the rail', async () => {
   for (const id of [...ids, otherId]) await submit(id);
   silence = new Hold();
   worker = activitiesOn(test.worker, bank.rail({ hold: silence.wait }), absentTemporal());
-  const asked = bank.asked.length;
+  const before = bank.asked.length;
   const flood = await begin(ids, poll);
-  expect(bank.asked).toHaveLength(asked + 16);
+  expect(bank.asked).toHaveLength(before + 16);
   expect(flood.refused.size).toBe(1);
   const victim = await begin([otherId], poll);
   expect(victim.refused.size).toBe(0);
-  expect(bank.asked).toHaveLength(asked + 17);
+  expect(bank.asked).toHaveLength(before + 17);
   silence.open();
   await Promise.all([flood.ended(), victim.ended()]);
 });
 
-it('takes no slot from the batches of the same account', async () => {
+it('single payouts take no slot from the batches of the same account', async () => {
   const account = await openAccount();
   const batchId = await transaction(test.database, (sql) =>
     requestBatch(sql, account, { count: 1 }),

@@ -49,7 +49,7 @@ describe('an account', () => {
     ['about nothing', 'GET /v1/payouts/po_none', 404],
     ['of no route', 'GET /v1/nothing', 404],
     ['of another method', 'DELETE /v1/quotes', 405],
-  ])('is told what is left by a request that is %s', async (_case, request, status) => {
+  ])('is told its remaining quota by a request that is %s', async (_case, request, status) => {
     const answer = await client(request);
     expect(answer.status).toBe(status);
     expect(answer.headers.get('ratelimit-policy')).toBe('"default";q=4;w=2');
@@ -57,7 +57,7 @@ describe('an account', () => {
     expect(answer.headers.has('retry-after')).toBe(false);
   });
 
-  it('that sends more is refused with 429 and told when to ask again', async () => {
+  it('is refused with 429 over its limit, and told when to retry', async () => {
     await useUp();
     const refused = await client('GET /v1/account');
     expect(refused.status).toBe(429);
@@ -79,7 +79,7 @@ describe('an account', () => {
     expect(performance.now() - startMs).toBeGreaterThan(190);
   });
 
-  it('that is refused has its idempotency key left for the request that is not', async () => {
+  it('can use the idempotency key of a refused request again', async () => {
     await useUp();
     const send = () => client('POST /v1/quotes', { form: quote, idempotencyKey: 'once' });
     expect((await send()).status).toBe(429);
@@ -89,7 +89,7 @@ describe('an account', () => {
     expect(made.headers.has('idempotent-replayed')).toBe(false);
   });
 
-  it('gets no more by another key, and uses up nothing of another account', async () => {
+  it('shares its limit between its keys, and with no other account', async () => {
     const other = createApiKey('test');
     const row = { accountId, keyHash: hashOfKey(other), lastFour: other.slice(-4), name: 'other' };
     await insertApiKey(system.database, row);
@@ -104,7 +104,7 @@ describe('an account', () => {
   const itemsLeft = (answer: ApiAnswer) =>
     /"items";r=(\d+)/.exec(answer.headers.get('ratelimit') ?? '')?.[1];
 
-  it('sends a batch as one request of so many items', async () => {
+  it('uses one request and one item per payout for a batch', async () => {
     const json = { payouts: Array.from({ length: 50 }, () => payout) };
     const answer = await client('POST /v1/batches', { json });
     expect(answer.status).toBe(202);
@@ -116,7 +116,7 @@ describe('an account', () => {
     ['a preview', { validate_only: true }],
     ['a batch', { validate_only: false }],
   ])(
-    'is refused %s when its items are used up, before anything is judged or kept',
+    'is refused %s when its items are used up, before anything is evaluated or stored',
     async (_, mode) => {
       const json = { payouts: Array.from({ length: 10_000 }, () => payout), ...mode };
       const send = () => client('POST /v1/batches', { json, idempotencyKey: 'once' });
@@ -141,7 +141,7 @@ describe('an account', () => {
     },
   );
 
-  it('is told how long a batch may be, also by one of more items than it ever has at once', async () => {
+  it('gets the batch size error, not 429, for more items than it can ever have', async () => {
     const json = { payouts: Array.from({ length: 25_000 }, () => payout) };
     const answer = await client('POST /v1/batches', { json });
     expect(answer.status).toBe(400);
@@ -151,7 +151,7 @@ describe('an account', () => {
     });
   });
 
-  it('is refused a long body by its length alone', async () => {
+  it('has a long body refused by its Content-Length alone', async () => {
     limiter.takeItems(accountId, 20_000);
     const { hostname, port } = new URL(system.apiUrl);
     const wire = await openWire(`http://${hostname}:${port}`);
@@ -171,7 +171,7 @@ describe('an account', () => {
     headers: { 'content-encoding': 'gzip' },
   });
 
-  it('pays for what was read of a body, also when it is refused for that', async () => {
+  it('uses items for what was read of a body, even of a refused one', async () => {
     const send = () => client('POST /v1/batches', zipped(gzipSync(Buffer.alloc(8_000_000, ' '))));
     const answers = [await send(), await send()];
     expect(answers.map(({ status }) => status)).toEqual([400, 400]);
@@ -190,15 +190,15 @@ describe('an account', () => {
   corruptGzip.fill(0, corruptGzip.length - 8);
 
   it.each([
-    ['is longer than it may be', 413, gzipSync(Buffer.alloc(9_000_000, ' '))],
+    ['is too long', 413, gzipSync(Buffer.alloc(9_000_000, ' '))],
     ['is corrupt at its end', 400, corruptGzip],
-  ])('pays for what was inflated of a body that %s', async (_, status, bytes) => {
+  ])('uses items for what was decompressed of a body that %s', async (_, status, bytes) => {
     expect((await client('POST /v1/batches', zipped(bytes))).status).toBe(status);
     const left = Number(itemsLeft(await client('GET /v1/payouts')));
     expect(left).toBeLessThan(11_500);
   });
 
-  it('in debt is refused what is heavy, and nothing of it is done', async () => {
+  it('in debt has expensive requests refused without effect', async () => {
     const json = { payouts: Array.from({ length: 200 }, () => payout) };
     const id = textOf(await client('POST /v1/batches', { json }), 'id');
     expect(itemsLeft(await client(`GET /v1/batches/${id}`))).toBe('20798');
@@ -221,7 +221,7 @@ describe('an account', () => {
     expect((await client(`GET /v1/batches/${id}`)).status).toBe(200);
   });
 
-  it('pays for long answers, and asks again later when they are used up', async () => {
+  it('uses items for long responses, and has lists refused when none are left', async () => {
     const metadata = Object.fromEntries(
       Array.from({ length: 15 }, (_, i) => [`name_${i}`, 'x'.repeat(500)]),
     );
@@ -246,10 +246,10 @@ describe('an account', () => {
     expect((await client('GET /v1/payouts')).status).toBe(200);
   });
 
-  it('in debt is refused the list that waited for its turn meanwhile', async () => {
+  it('has a waiting list request refused if it gets into debt meanwhile', async () => {
     const entered = vi.spyOn(limiter, 'enter');
     onTestFinished(() => entered.mockRestore());
-    const { asked } = await system.database.begin(async (sql) => {
+    const { pending } = await system.database.begin(async (sql) => {
       await sql`lock table beneficiaries in access exclusive mode`;
       const waiting = [1, 2, 3].map(() => client('GET /v1/beneficiaries'));
       await eventually('two are read and one waits', 10_000, async () => {
@@ -260,15 +260,15 @@ describe('an account', () => {
         return rows.count === 2 && entered.mock.calls.length === 3 ? rows : undefined;
       });
       limiter.takeItems(accountId, 25_000, 'afterwards');
-      return { asked: waiting };
+      return { pending: waiting };
     });
-    const answers = await Promise.all(asked);
+    const answers = await Promise.all(pending);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(2);
     const refused = answers.find(({ status }) => status === 429);
     expect(refused?.body).toMatchObject({ code: 'rate_limited' });
   });
 
-  it('has only so many requests in flight, and others go on', async () => {
+  it('has a limited number of requests in flight, without affecting other accounts', async () => {
     // The lock keeps three quotes from being answered.
     const { refused, other, waiting } = await system.database.begin(async (sql) => {
       await sql`lock table quotes in access exclusive mode`;
@@ -305,7 +305,7 @@ describe('an account', () => {
 describe('the connections of an account', () => {
   const request = () =>
     `GET /v1/account HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\n\r\n`;
-  const ask = async (wire: Wire) => {
+  const send = async (wire: Wire) => {
     nowMs += 500;
     wire.write(request());
     return (await wire.answer()).status;
@@ -328,24 +328,24 @@ describe('the connections of an account', () => {
     return () => openWire(`http://127.0.0.1:${port}`);
   };
 
-  it('are twice its requests in flight; for one more the longest idle goes', async () => {
+  it('are at most twice its requests in flight; one more closes the longest idle', async () => {
     const open = await listen(30_000);
     const wires = await Promise.all(Array.from({ length: 2 * limits.inFlight }, open));
-    for (const wire of wires) expect(await ask(wire)).toBe(200);
+    for (const wire of wires) expect(await send(wire)).toBe(200);
     const [first, second, ...others] = wires;
-    if (first === undefined || second === undefined) throw new Error('No wires.');
+    if (first === undefined || second === undefined) throw new Error('No connections were opened.');
     // Uses the first connection, so that it is no longer the one idle longest.
-    expect(await ask(first)).toBe(200);
+    expect(await send(first)).toBe(200);
     const last = await open();
-    expect(await ask(last)).toBe(200);
+    expect(await send(last)).toBe(200);
     expect(await second.closed).toBe('');
     for (const wire of [first, last, ...others]) {
-      expect(await ask(wire)).toBe(200);
+      expect(await send(wire)).toBe(200);
       wire.destroy();
     }
   });
 
-  it('are those of requests that were let in: one that was only refused is closed soon', async () => {
+  it('do not include one whose requests were all refused, which is closed soon', async () => {
     const open = await listen(200);
     await useUp();
     const wire = await open();
@@ -355,14 +355,14 @@ describe('the connections of an account', () => {
     void wire.closed.then(() => {
       isOpen.now = false;
     });
-    await eventually('it is closed', 10_000, () => !isOpen.now || undefined);
+    await eventually('the connection is closed', 10_000, () => !isOpen.now || undefined);
   });
 });
 
-describe('nobody is limited who', () => {
+describe('the limit of an account does not apply to', () => {
   it.each([
-    ['asks for the health of the process', 'GET /livez', 200],
-    ['is a rail', 'POST /rails/sandbox/callbacks', 401],
+    ['a health check', 'GET /livez', 200],
+    ['a callback of a rail', 'POST /rails/sandbox/callbacks', 401],
   ])('%s', async (_case, request, status) => {
     await useUp(limits.burst + 1);
     const answer = await client(request);
@@ -370,7 +370,7 @@ describe('nobody is limited who', () => {
     expect(answer.headers.has('ratelimit')).toBe(false);
   });
 
-  it('has no valid key', async () => {
+  it('requests without a valid key', async () => {
     const stranger = createClient(system.apiUrl, createApiKey('test'));
     for (let sent = 0; sent <= limits.burst; sent += 1) {
       const answer = await stranger('GET /v1/account');
@@ -380,7 +380,7 @@ describe('nobody is limited who', () => {
     }
   });
 
-  it('shares an address with a customer, who is served while invented keys wait', async () => {
+  it('invented keys, which have a limit per address that leaves customers alone', async () => {
     const stranger = () => createClient(system.apiUrl, createApiKey('test'))('GET /v1/account');
     expect((await client('GET /v1/account')).status).toBe(200);
     // A different key each time, so that remembering wrong keys would not help.

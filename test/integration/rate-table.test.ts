@@ -48,13 +48,13 @@ afterAll(async () => {
 
 /** Each test begins with one table already read: 1.16 dollars and 150 shillings per euro. */
 beforeEach(async () => {
-  await forgetRates();
+  await deleteRates();
   await pinProvider(system.database, tableProvider, by);
   expect(await read({ USD: '1.16', GBP: '0.88' }, 10 * minuteMs)).toEqual([]);
 });
 
 /** Deletes all rates with the triggers disabled that otherwise prevent it. */
-const forgetRates = () =>
+const deleteRates = () =>
   transaction(system.database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
     await sql`truncate rates, rate_decisions, current_rates`;
@@ -92,8 +92,8 @@ async function quoted(client = system.client): Promise<unknown> {
 }
 const [mid, newMid] = ['0.758620689655', '0.752136752137'];
 
-describe('a table that the operator signs', () => {
-  it('prices quotes, which name it', async () => {
+describe('a rate table signed by the operator', () => {
+  it('prices quotes, and is named as the provider', async () => {
     expect(await quoted()).toBe(mid);
     expect(await read({ USD: '1.17', GBP: '0.88' })).toEqual([]);
     const { body } = await system.client(
@@ -102,7 +102,7 @@ describe('a table that the operator signs', () => {
     expect(body['data']).toMatchObject([{ mid_rate: newMid, rate_source: { provider: 'table' } }]);
   });
 
-  it('with a wrong signature is named in the log and changes nothing, until it is right', async () => {
+  it('with a wrong signature is logged and changes nothing, until the signature is right', async () => {
     publish({ USD: '2', GBP: '1' });
     const { signature } = published;
     publish({ USD: '1.17', GBP: '0.88' });
@@ -120,8 +120,8 @@ describe('a table that the operator signs', () => {
     expect(await quoted()).toBe(newMid);
   });
 
-  it('with a wrong signature starts no worker that has no other rates to go on with', async () => {
-    await forgetRates();
+  it('with a wrong signature stops a worker from starting without stored rates', async () => {
+    await deleteRates();
     publish({ USD: '1.17', GBP: '0.88' });
     published = { ...published, signature: 'AAAA' };
     const env = {
@@ -142,7 +142,7 @@ describe('a table that the operator signs', () => {
     });
   });
 
-  it('of another form changes nothing, until it is right', async () => {
+  it('with an invalid rate changes nothing, until it is right', async () => {
     const lines = await read({ USD: '1.17', GBP: '88 %' });
     expect(lines).toMatchObject([{ err: { message: 'Not a decimal rate: 88 %' } }]);
     expect(await quoted()).toBe(mid);
@@ -150,7 +150,7 @@ describe('a table that the operator signs', () => {
     expect(await quoted()).toBe(newMid);
   });
 
-  it('of the future is refused, and one of now is taken', async () => {
+  it('from the future is refused, and a current one is accepted', async () => {
     const lines = await read({ USD: '1.17', GBP: '0.88' }, -6 * minuteMs);
     expect(lines).toMatchObject([{ err: { constraint_name: 'rate_from_the_future' } }]);
     expect(await quoted()).toBe(mid);
@@ -158,7 +158,7 @@ describe('a table that the operator signs', () => {
     expect(await quoted()).toBe(newMid);
   });
 
-  it('older than the one before changes nothing', async () => {
+  it('older than the previous one changes nothing', async () => {
     // Not even for a currency that is missing in the last table.
     expect(await read({ USD: '1.17', GBP: '0.88', KES: '150' }, 20 * minuteMs)).toEqual([]);
     expect(await quoted()).toBe(mid);
@@ -166,15 +166,15 @@ describe('a table that the operator signs', () => {
     expect(found.length).toBe(0);
   });
 
-  it('that is stale prices nothing, and the next one does', async () => {
-    await forgetRates();
+  it('that is stale does not price quotes, and the next one does', async () => {
+    await deleteRates();
     await read({ USD: '1.16', GBP: '0.88' }, 2 * dayMs);
     expect(await quoted()).toBe('rate_unavailable');
     await read({ USD: '1.17', GBP: '0.88' });
     expect(await quoted()).toBe(newMid);
   });
 
-  it('in which a rate has jumped waits for a person, that rate alone', async () => {
+  it('with a rate that jumped leaves only that rate waiting for a decision', async () => {
     expect(await read({ USD: '1.40', GBP: '0.88' }, 5 * minuteMs)).toMatchObject([
       { level: 40, currency: 'USD', perEuro: '1.40', lastPerEuro: '1.16' },
     ]);
@@ -208,7 +208,7 @@ describe('a table that the operator signs', () => {
     const live = await createTestAccount(system.database, { mode: 'live' });
     const liveClient = createClient(system.apiUrl, live.apiKey);
     expect([await quoted(), await quoted(liveClient)]).toEqual([mid, mid]);
-    await forgetRates();
+    await deleteRates();
     await read({ USD: '1.16', GBP: '0.88' }, 2 * 60 * minuteMs);
     expect([await quoted(), await quoted(liveClient)]).toEqual([mid, 'rate_unavailable']);
   });

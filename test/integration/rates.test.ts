@@ -82,7 +82,7 @@ async function waitingId(currency: string): Promise<string> {
 }
 
 describe('rates have one provider', () => {
-  it('which is the first that brings some: another one changes nothing', async () => {
+  it('which is the first to store some: another one is refused', async () => {
     await store({ USD: '1.16' }, ago(2 * minuteMs));
     const refused = storeRates(test.database, referenceSource, await referenceSource.fetch());
     await expect(refused).rejects.toThrow(
@@ -94,7 +94,7 @@ describe('rates have one provider', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
   });
 
-  it('and two that come at once are not both taken', async () => {
+  it('even if two store rates at the same time', async () => {
     const table = await referenceSource.fetch();
     const both = await Promise.allSettled([
       store({ USD: '1.16' }),
@@ -104,7 +104,7 @@ describe('rates have one provider', () => {
     expect(await providersInUse()).toHaveLength(1);
   });
 
-  it('until a person chooses another, of whom no price is mixed with the old ones', async () => {
+  it('until a person chooses another, whose rates are never mixed with the old ones', async () => {
     const table = await referenceSource.fetch();
     await storeRates(test.database, referenceSource, table);
     await pinProvider(test.database, ecbProvider, by);
@@ -123,7 +123,7 @@ describe('rates have one provider', () => {
 });
 
 describe('figures for tests and live accounts', () => {
-  it('keep each other away: the figures come too late', async () => {
+  it('exclude each other: figures for tests are refused where an account is live', async () => {
     await createTestAccount(test.database, { mode: 'live', funds: {} });
     const table = await referenceSource.fetch();
     const refusal = 'are for tests, and there are live accounts';
@@ -135,7 +135,7 @@ describe('figures for tests and live accounts', () => {
     expect(await providersInUse()).toEqual(['ecb']);
   });
 
-  it('keep each other away: the account comes too late', async () => {
+  it('exclude each other: a live account is refused where figures for tests are in use', async () => {
     await storeRates(test.database, referenceSource, await referenceSource.fetch());
     const open = () => createTestAccount(test.database, { mode: 'live', funds: {} });
     await expect(open()).rejects.toThrow('the rates in use are figures for tests');
@@ -146,7 +146,7 @@ describe('figures for tests and live accounts', () => {
 });
 
 describe('a rate from the future', () => {
-  it('is refused and holds up none that follow', async () => {
+  it('is refused and does not hold up those that follow', async () => {
     const tomorrow = store({ USD: '1.16' }, ago(-dayMs));
     await expect(tomorrow).rejects.toThrow('rate_from_the_future');
     expect(await usable()).toEqual({});
@@ -155,7 +155,7 @@ describe('a rate from the future', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.17' });
   });
 
-  it('may be ahead by as much as clocks differ', async () => {
+  it('may be ahead by a few minutes, as clocks may be', async () => {
     await store({ USD: '1.16' }, ago(-4 * minuteMs));
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16' });
   });
@@ -169,7 +169,7 @@ describe('a rate that jumps', () => {
     ['falls by more', '89.9999999999', false],
     ['is ten times too large', '1000', false],
     ['is ten times too small', '10', false],
-  ])('%s: is it used at once? %s, %s', async (_, next, isUsed) => {
+  ])('%s, to %s: is used at once: %s', async (_, next, isUsed) => {
     await store({ JPY: '100', USD: '1.16' }, ago(minuteMs));
     await store({ JPY: next, USD: '1.17' });
     // The other currencies are updated: none of them waits for this one.
@@ -180,7 +180,7 @@ describe('a rate that jumps', () => {
     ).toEqual(isUsed ? [] : [['JPY', next, '100']]);
   });
 
-  it('leaves the last one in use while it is young, and then none', async () => {
+  it('leaves the previous one in use until that is too old, and then none', async () => {
     await store({ USD: '1.16' }, ago(30 * minuteMs));
     await store({ USD: '11.6' });
     expect(await usable(31 * minuteMs)).toEqual({ EUR: '1', USD: '1.16' });
@@ -189,7 +189,7 @@ describe('a rate that jumps', () => {
     expect(midOf(rates, 'USD', 'EUR')).toBeUndefined();
   });
 
-  it('is not taken for having been wrong for days', async () => {
+  it('is not accepted because it repeats for days', async () => {
     await store({ USD: '1.16' }, ago(5 * dayMs));
     for (const days of [4, 3, 2, 1]) await store({ USD: '11.6' }, ago(days * dayMs));
     expect(await usable(30 * dayMs)).toMatchObject({ USD: '1.16' });
@@ -232,7 +232,7 @@ describe('a rate that jumps', () => {
     expect(await usable()).toMatchObject({ USD: '1.17' });
   });
 
-  it('is compared across providers: the first of the new one may be wrong as well', async () => {
+  it('is also detected between the rates of two providers', async () => {
     await storeRates(test.database, referenceSource, await referenceSource.fetch());
     await pinProvider(test.database, ecbProvider, by);
     await store({ USD: '11.612', GBP: '0.88' });
@@ -281,7 +281,7 @@ describe('every rate', () => {
     "update rate_decisions set outcome = 'accepted'",
     'delete from rate_decisions',
     'truncate rate_decisions',
-  ])('stays as it is: %s', async (statement) => {
+  ])('cannot be changed: %s', async (statement) => {
     await store({ USD: '1.16' }, ago(minuteMs));
     await store({ USD: '1.40' });
     await decideRate(test.database, await waitingId('USD'), 'rejected', by);
@@ -290,16 +290,16 @@ describe('every rate', () => {
 });
 
 describe('past mid rates', () => {
-  type Asked = Partial<Parameters<typeof listPastRates>[1]>;
+  type Query = Partial<Parameters<typeof listPastRates>[1]>;
   const page = { limit: 20, toward: 'older', from: null } as const;
-  const read = (asked: Asked = {}, source = 'USD', destination = 'GBP') =>
-    listPastRates(test.database, { ...page, ...asked }, source, destination);
-  const figures = async (asked: Asked = {}, source = 'USD', destination = 'GBP') =>
-    (await read(asked, source, destination)).rows.map((row) =>
+  const read = (query: Query = {}, source = 'USD', destination = 'GBP') =>
+    listPastRates(test.database, { ...page, ...query }, source, destination);
+  const figures = async (query: Query = {}, source = 'USD', destination = 'GBP') =>
+    (await read(query, source, destination)).rows.map((row) =>
       [row.sourcePerEuro, row.destinationPerEuro].join(' '),
     );
 
-  it('are one for halves that came together, and one for each that came alone', async () => {
+  it('are one for two rates stored together, and one for each rate stored alone', async () => {
     await store({ USD: '1.10', GBP: '0.80' }, ago(5 * minuteMs));
     await store({ GBP: '0.81' }, ago(4 * minuteMs));
     await store({ USD: '1.11' }, ago(3 * minuteMs));
@@ -329,7 +329,7 @@ describe('past mid rates', () => {
     });
   });
 
-  it('come in pages of any size, both ways and within bounds', async () => {
+  it('come in pages of any size, in both directions and within bounds', async () => {
     for (const minutes of [9, 8, 7, 6, 5, 4, 3]) {
       const [usd, gbp] = [{ USD: `1.1${9 - minutes}` }, { GBP: `0.8${9 - minutes}` }];
       // A table may list its currencies in any order.
@@ -351,8 +351,8 @@ describe('past mid rates', () => {
           const from = { at: row.asOf, id: row.id.toString() };
           const { rows, hasMore } = await read({ limit, toward, from });
           const beyond = toward === 'older' ? all.slice(index + 1) : all.slice(0, index);
-          const wanted = toward === 'older' ? beyond.slice(0, limit) : beyond.slice(-limit);
-          expect([rows, hasMore]).toEqual([wanted, beyond.length > limit]);
+          const expected = toward === 'older' ? beyond.slice(0, limit) : beyond.slice(-limit);
+          expect([rows, hasMore]).toEqual([expected, beyond.length > limit]);
         }
       }
     }
@@ -361,7 +361,7 @@ describe('past mid rates', () => {
     expect((await read({ created })).rows).toEqual([third]);
   });
 
-  it('are of accepted rates alone, and of one provider each', async () => {
+  it('use accepted rates only, and one provider each', async () => {
     await storeRates(test.database, referenceSource, {
       asOf: ago(9 * minuteMs),
       perEuro: new Map([
@@ -385,7 +385,7 @@ describe('past mid rates', () => {
     expect(await positionOfRate(test.database, id)).toMatchObject({ id });
   });
 
-  it('of a table of every minute are read by a few rows', async () => {
+  it('are read from a few rows of a large table', async () => {
     await store({ USD: '1.10', GBP: '0.80' }, ago(minuteMs));
     await transaction(test.database, async (sql) => {
       await sql`select set_config('session_replication_role', 'replica', true)`;
@@ -399,10 +399,10 @@ describe('past mid rates', () => {
     const reader = await openPlanReader(test.url);
     try {
       const cursors = [null, { at: ago(5 * dayMs), id: '1' }] as const;
-      const asked = (['older', 'newer'] as const).flatMap((toward) =>
+      const queries = (['older', 'newer'] as const).flatMap((toward) =>
         cursors.map((from) => ({ ...page, from, toward })),
       );
-      for (const each of asked) {
+      for (const each of queries) {
         const [plan] = await reader.plansOf(() =>
           listPastRates(reader.database, each, 'USD', 'GBP'),
         );
@@ -416,7 +416,7 @@ describe('past mid rates', () => {
   });
 });
 
-describe('what a payout names', () => {
+describe('the rates that a payout names', () => {
   const deps = { rails: createRails([new QuietRail()]), rateMaximumAgeMs };
   const decideOn = (driver: string, ids: readonly string[]) =>
     transaction(test.database, (sql) => accept(sql, deps, { driver, ids, workflowAgeMs: 0 }));
@@ -450,7 +450,7 @@ describe('what a payout names', () => {
   const oldMid = formatRate(crossMid('1.1612', '1'));
   const newMid = formatRate(crossMid('1.17', '1'));
 
-  it('with a quote are the rates of the quote, also when there are newer ones', async () => {
+  it('with a quote are those of the quote, even if there are newer ones', async () => {
     const { id, quoteId } = await requestPayout(test.database, accountId);
     const quote = exactlyOne(await findQuote(test.database, accountId, quoteId ?? ''));
     expect([await recomputed(quote), quote.mid]).toEqual([oldMid, oldMid]);
@@ -518,7 +518,7 @@ describe('what a payout names', () => {
     });
   });
 
-  it('in a batch are the rates of its request, also when there are newer ones', async () => {
+  it('in a batch are those of its request, even if there are newer ones', async () => {
     const batchId = await requestBatch(test.database, accountId, { count: 3 });
     await store({ USD: '1.17', GBP: '0.88' });
     const items = await test.database<{ id: string }[]>`
@@ -548,32 +548,32 @@ describe('a worker that starts', () => {
     const rateSource = { ...provider, fetch };
     return startRates({ database: test.database, rateSource, log }, dayMs);
   };
-  const down = () => Promise.reject(new Error('The ECB rates answered with status 503'));
-  const says = (figures: Figures) => async () => ({
+  const failing = () => Promise.reject(new Error('The ECB rates answered with status 503'));
+  const publishes = (figures: Figures) => async () => ({
     asOf: new Date(),
     perEuro: new Map(Object.entries(figures)),
   });
 
-  it('goes on with stored rates while they are young, although its source fails', async () => {
+  it('uses recent stored rates if its source fails', async () => {
     await store({ USD: '1.16' }, ago(minuteMs));
-    await start(down);
+    await start(failing);
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { level: 50, err: { message: 'The ECB rates answered with status 503' } },
     ]);
     expect(await usable()).toMatchObject({ USD: '1.16' });
-    await start(says({ USD: '1.17' }));
+    await start(publishes({ USD: '1.17' }));
     expect([lines, await usable()]).toMatchObject([[], { USD: '1.17' }]);
   });
 
   it('does not start without any rate', async () => {
-    await expect(start(down)).rejects.toThrow('status 503');
+    await expect(start(failing)).rejects.toThrow('status 503');
     await store({ USD: '1.16' }, ago(2 * dayMs));
-    await expect(start(down)).rejects.toThrow('status 503');
+    await expect(start(failing)).rejects.toThrow('status 503');
   });
 
   it('does not start with another source than the one in use', async () => {
     await store({ USD: '1.16' }, ago(minuteMs));
-    const other = start(says({ USD: '1.2' }), { ...ecbProvider, provider: 'other' });
+    const other = start(publishes({ USD: '1.2' }), { ...ecbProvider, provider: 'other' });
     await expect(other).rejects.toThrow('rates of other are refused');
     expect(await usable()).toMatchObject({ USD: '1.16' });
   });
@@ -586,9 +586,9 @@ describe('a worker that starts', () => {
     );
   });
 
-  it('warns of a rate that waits', async () => {
+  it('logs a warning about a rate that waits for a decision', async () => {
     await store({ USD: '1.16' }, ago(minuteMs));
-    await start(says({ USD: '11.6' }));
+    await start(publishes({ USD: '11.6' }));
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       {
         level: 40,
@@ -611,7 +611,7 @@ describe('corridor rates', () => {
     }
   }
 
-  it('lists what waits, and decides on it once', async () => {
+  it('lists waiting rates, and decides on each once', async () => {
     const { database } = test;
     await store({ USD: '1.16', GBP: '0.88' }, ago(minuteMs));
     expect(await printed(() => listRates(called({ database }, '')))).toBe(
@@ -634,12 +634,12 @@ describe('corridor rates', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16', GBP: '0.88' });
   });
 
-  it('is a command: accept, use', async () => {
-    const corridor = (...words: readonly string[]): Promise<readonly [number, string]> => {
+  it('runs as a command: accept, use', async () => {
+    const corridor = (...args: readonly string[]): Promise<readonly [number, string]> => {
       const main = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
       const env = environmentOf(test.url);
       return new Promise((resolve) => {
-        execFile(process.execPath, [main, 'rates', ...words], { env }, (error, stdout, stderr) => {
+        execFile(process.execPath, [main, 'rates', ...args], { env }, (error, stdout, stderr) => {
           resolve([error === null ? 0 : Number(error.code), stdout + stderr]);
         });
       });
