@@ -68,7 +68,7 @@ describe('/openapi.json', () => {
     expect(await unknown.json()).toMatchObject({ code: 'api_version_unknown', param: 'version' });
   });
 
-  it('uses only portable patterns, and gives its title, contact and audience', async () => {
+  it('uses only portable patterns, and describes its tags, license and servers', async () => {
     const text = JSON.stringify(document);
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)];
     expect(patterns.length).toBeGreaterThan(50);

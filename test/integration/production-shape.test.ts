@@ -164,7 +164,7 @@ describe('docker-compose.yml', () => {
     expect(installs.filter((line) => !line.includes(' --ignore-scripts'))).toEqual([]);
   });
 
-  it('looks after every process that stays, and starts again what ends', () => {
+  it('has a health check and a restart policy for every long-running process', () => {
     const staying = Object.entries(compose.services).filter(
       ([, { restart, profiles }]) => !restart.startsWith('on-failure') && profiles.length === 0,
     );

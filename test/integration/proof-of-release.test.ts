@@ -99,15 +99,15 @@ async function wait(ms: number): Promise<void> {
 }
 
 /** The bank reports about a payout, and its workflow processes the inbox. */
-async function tell(id: string, ...reports: readonly RailReport[]): Promise<void> {
+async function report(id: string, ...reports: readonly RailReport[]): Promise<void> {
   // One after another, as callbacks arrive.
   for (const report of reports) {
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, report)]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, report)]);
   }
   await settle(id);
 }
 
-function newsOf(id: string, report: RailReport): RailEvent {
+function railEvent(id: string, report: RailReport): RailEvent {
   return { id: crypto.randomUUID(), key: id, report };
 }
 
@@ -117,10 +117,10 @@ async function settle(id: string): Promise<void> {
 }
 
 /** Delivers all reports about everything that the bank has done. */
-async function tellAll(): Promise<void> {
-  const news = bank.takeAll();
-  await storeRailEvents(time.database, 'sandbox', news);
-  for (const id of new Set(news.map(({ key }) => key))) await settle(id);
+async function deliverReports(): Promise<void> {
+  const events = bank.takeAll();
+  await storeRailEvents(time.database, 'sandbox', events);
+  for (const id of new Set(events.map(({ key }) => key))) await settle(id);
 }
 
 async function settledReport(id: string, moreMinor = 0n) {
@@ -136,11 +136,11 @@ async function park(id: string, reason: AttentionReason): Promise<void> {
   await attempt(() => activities().parkPayout({ driver, id, reason, detail: `a test: ${reason}` }));
 }
 
-const nothing = async () => undefined;
+const noop = async () => undefined;
 
 let actions = 0;
 
-async function asking(id: string, command: OperatorCommand): Promise<OperateInput> {
+async function inputOf(id: string, command: OperatorCommand): Promise<OperateInput> {
   if (command.kind === 'cancel') {
     actions += 1;
     await requestCancellation(time.database, id);
@@ -150,8 +150,8 @@ async function asking(id: string, command: OperatorCommand): Promise<OperateInpu
   return { driver: id, id, actor: 'operator', action };
 }
 
-async function ask(asked: OperateInput | Promise<OperateInput>, manners: Manners = {}) {
-  const input = await asked;
+async function execute(pending: OperateInput | Promise<OperateInput>, manners: Manners = {}) {
+  const input = await pending;
   return (await attempt(() => activities(manners).executeCommand(input))).result;
 }
 
@@ -194,12 +194,12 @@ async function acceptedItems(count: number) {
   return { chunk, ids: items.map(({ id }) => id) };
 }
 
-describe('the bank’s time counts from the last sending', () => {
+describe('the bank’s time limit counts from the last submission', () => {
   beforeEach(() => {
     bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
   });
 
-  it('of an item whose batch was paused: the day on which it was due before proves nothing', async () => {
+  it('of an item whose batch was paused: its earlier due date proves nothing', async () => {
     const { chunk, ids } = await acceptedItems(1);
     const id = exactlyOne(ids[0]);
     const { batchId } = chunk;
@@ -213,10 +213,10 @@ describe('the bank’s time counts from the last sending', () => {
 
     await time.database`update payouts set driver = id where id = ${id}`;
     await park(id, 'settle_by_passed');
-    expect(await ask(asking(id, release(dueAtFirst)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(dueAtFirst)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
     await wait(bank.limits.settleWithinMs);
-    await tellAll();
+    await deliverReports();
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
@@ -231,15 +231,15 @@ describe('the bank’s time counts from the last sending', () => {
     // The day of the first deadline is over and closed, and the bank pays ten hours later.
     await wait(4 * dayMs + 15 * hourMs);
     await park(id, 'outcome_unknown');
-    expect(await ask(asking(id, release(firstDeadline)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(firstDeadline)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'processing');
     await wait(dayMs);
-    await tellAll();
+    await deliverReports();
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
 
-  it('also where the answer to the last sending was lost', async () => {
+  it('even if the answer to the last submission was lost', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await wait(20 * hourMs);
@@ -248,7 +248,7 @@ describe('the bank’s time counts from the last sending', () => {
   });
 });
 
-describe('closed statements are proof', () => {
+describe('closed statements prove that a payout was not paid', () => {
   beforeEach(() => {
     bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
   });
@@ -264,27 +264,27 @@ describe('closed statements are proof', () => {
     return { id, deadline };
   }
 
-  it('where they reach past the deadline and show no payment', async () => {
+  it('if they reach past the deadline and show no payment', async () => {
     const { id, deadline } = await silent('dies');
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
   });
 
-  it('not where the day is one on which the bank could still have paid', async () => {
+  it('but not for a day on which the bank could still have paid', async () => {
     const { id, deadline } = await silent('dies');
     const eve = dayAt(Date.parse(deadline) - dayMs);
-    expect(await ask(asking(id, release(eve)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(eve)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
   });
 
-  it('not where a day of them is still open', async () => {
+  it('but not if one of the days is still open', async () => {
     bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs, closesAfterMs: 10 * dayMs });
     const { id, deadline } = await silent('dies');
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
   });
 
-  it('not where a debit of that amount stands on them that names nobody', async () => {
+  it('but not if they show a debit of that amount without a key', async () => {
     const other = await accepted();
     bank.fates.set(other, 'dies');
     await submit(other);
@@ -296,18 +296,18 @@ describe('closed statements are proof', () => {
     expect(bank.paymentsOf(id)).toHaveLength(1);
     for (const each of [id, other]) {
       await park(each, 'settle_by_passed');
-      expect(await ask(asking(each, release(deadline)))).toMatchObject({ outcome: 'refused' });
+      expect(await execute(inputOf(each, release(deadline)))).toMatchObject({ outcome: 'refused' });
     }
     await expectHeld(id, 'sent');
     await expectHeld(other, 'sent');
   });
 
-  it('not where a debit of that amount names an order that is paid already', async () => {
+  it('but not if they show a debit of that amount for an order that is already paid', async () => {
     // By then the bank has forgotten the key, and only the statement is left as evidence.
     bank = new ScriptedBank();
     const other = await sent();
     bank.act(other, 'pays');
-    await tellAll();
+    await deliverReports();
     const id = await accepted();
     bank.bookedAs.set(id, other);
     await submit(id);
@@ -315,21 +315,21 @@ describe('closed statements are proof', () => {
     await wait(bank.limits.settleWithinMs + 2 * dayMs);
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await park(id, 'settle_by_passed');
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
   });
 
-  it('though another order was paid that amount, once', async () => {
+  it('even if another order of that amount was paid, once', async () => {
     const other = await sent();
     bank.act(other, 'pays');
-    await tellAll();
+    await deliverReports();
     const { id, deadline } = await silent('dies');
     expect(bank.paymentsOf(other)).toHaveLength(1);
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
   });
 
-  it('once the bank has closed a day that it had left open behind others', async () => {
+  it('once the bank has closed a day that was open while later days were closed', async () => {
     const id = await accepted();
     bank.fates.set(id, 'dies');
     await submit(id);
@@ -337,80 +337,80 @@ describe('closed statements are proof', () => {
     bank.leftOpen.add(dayAt(Date.now() + dayMs));
     await wait(bank.limits.settleWithinMs + 2 * dayMs);
     await park(id, 'settle_by_passed');
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'refused' });
     bank.leftOpen.clear();
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
   });
 
-  it('though a debit of another amount names nobody', async () => {
+  it('even if they show a debit of another amount without a key', async () => {
     const { ids } = await acceptedItems(1);
     const small = exactlyOne(ids[0]);
     bank.garbled.add(small);
     await submit(small);
     const { id, deadline } = await silent('dies');
     expect(bank.paymentsOf(small)).toHaveLength(1);
-    expect(await ask(asking(id, release(deadline)))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, release(deadline)))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
   });
 });
 
-describe('a void is proof', () => {
-  it('while the bank remembers keys and has not got this one', async () => {
+describe('a void proves that a payout was not paid', () => {
+  it('while the bank remembers keys and does not have this one', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
-    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'canceled', released);
     await submit(id);
     await wait(6 * dayMs);
     expect(bank.paymentsOf(id)).toEqual([]);
   });
 
-  it('not for a cancellation after the bank has forgotten the key, which it has paid', async () => {
+  it('but not for a cancellation after the bank has paid and forgotten the key', async () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
     bank.act(id, 'pays');
     await wait(25 * hourMs);
-    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'processing');
-    await tellAll();
+    await deliverReports();
     await expectEnd(id, 'settled', settled);
   });
 
-  it('not for a release after the bank has forgotten the key, which it has paid', async () => {
+  it('but not for a release after the bank has paid and forgotten the key', async () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
     bank.act(id, 'pays');
     await wait(25 * hourMs);
     await submit(id);
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'outcome_unknown' });
-    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'processing');
-    await tellAll();
+    await deliverReports();
     await expectEnd(id, 'settled', settled);
   });
 
-  it('not of what the bank had accepted: five days later it has forgotten that too', async () => {
+  it('but not for an order that the bank had accepted and has forgotten five days later', async () => {
     const id = await sent();
     await wait(bank.limits.settleWithinMs - hourMs);
     await park(id, 'settle_by_passed');
-    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
     await wait(hourMs);
-    await tellAll();
+    await deliverReports();
     await expectEnd(id, 'settled', settled);
   });
 
-  it('not where the process slept until the bank had forgotten the key', async () => {
+  it('but not if the process was suspended until the bank had forgotten the key', async () => {
     // Wherever the process is suspended, everything that it read before is outdated afterwards.
     for (let statements = 1; statements <= 6; statements += 1) {
       await time.beginAnew();
       const id = await accepted();
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.worker, statements, hold));
-      const input = await asking(id, cancel);
-      const canceled = attempt(() => sleeper.executeCommand(input)).catch(String);
+      const suspended = activities({}, drowsy(time.worker, statements, hold));
+      const input = await inputOf(id, cancel);
+      const canceled = attempt(() => suspended.executeCommand(input)).catch(String);
       if ((await Promise.race([canceled, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
       await wait(25 * hourMs);
@@ -426,9 +426,9 @@ describe('a void is proof', () => {
 describe('facts that contradict each other', () => {
   it('release nothing: settled with another amount, then rejected', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n));
+    await report(id, await settledReport(id, 1n));
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
-    await tell(id, rejectedReport);
+    await report(id, rejectedReport);
     await expectHeld(id, 'sent');
     const { attentionReason, attentionDetail } = await rowOf(id);
     expect(attentionReason).toBe('amount_mismatch');
@@ -437,131 +437,131 @@ describe('facts that contradict each other', () => {
     expect(attentionDetail).toContain('AC04');
   });
 
-  it('release nothing where both are found by one look', async () => {
+  it('release nothing if both are found at once', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n), rejectedReport);
+    await report(id, await settledReport(id, 1n), rejectedReport);
     await expectHeld(id, 'sent');
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
-  it('release nothing where the rejection is the answer to a look-up', async () => {
+  it('release nothing if the rejection is the answer to a lookup', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n));
+    await report(id, await settledReport(id, 1n));
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');
   });
 
-  it('release nothing where the look-up is answered before the inbox was read', async () => {
+  it('release nothing if the lookup is answered before the inbox is read', async () => {
     const id = await sent();
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, await settledReport(id, 1n))]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, await settledReport(id, 1n))]);
     bank.act(id, 'rejects');
     await attempt(() => activities().pollRail({ payoutId: id })).catch(() => undefined);
     await expectHeld(id, 'sent');
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });
 
-  it('release nothing where it had been parked for its lateness before', async () => {
+  it('release nothing if the payout was already parked as late', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
-    await tell(id, await settledReport(id, 1n));
-    await tell(id, rejectedReport);
+    await report(id, await settledReport(id, 1n));
+    await report(id, rejectedReport);
     await expectHeld(id, 'sent');
   });
 
   it('give nothing back: rejected after it was settled, and then returned', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id));
-    await tell(id, rejectedReport);
+    await report(id, await settledReport(id));
+    await report(id, rejectedReport);
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
     const { amountMinor, currency } = await settledReport(id);
     const back = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: 'x' } as const;
-    await tell(id, back);
+    await report(id, back);
     await expectEnd(id, 'settled', settled);
   });
 
-  it('are not ended by waiting longer: the bank’s next word proves as little', async () => {
+  it('are not resolved by waiting: the bank’s next report proves as little', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n));
+    await report(id, await settledReport(id, 1n));
     const until = new Date(Date.now() + 10 * dayMs).toISOString();
     for (const command of [{ kind: 'extendDeadline', until }, { kind: 'retryNow' }] as const) {
-      const asked = await ask(asking(id, command));
-      expect(asked, command.kind).toMatchObject({
+      const result = await execute(inputOf(id, command));
+      expect(result, command.kind).toMatchObject({
         outcome: 'refused',
         detail: expect.stringContaining('neither another report nor more time proves anything'),
       });
     }
     bank.act(id, 'rejects');
-    await tellAll();
+    await deliverReports();
     await expectHeld(id, 'sent');
   });
 
-  it('stay with a person where the rail says no more than that it has the order', async () => {
+  it('stay with a person if the rail only says that it has the order', async () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
-    await tell(id, await settledReport(id, 1n));
-    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
+    await report(id, await settledReport(id, 1n));
+    expect(await execute(inputOf(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
     expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
     bank.act(id, 'rejects');
-    await tellAll();
+    await deliverReports();
     await expectHeld(id, 'sent');
   });
 
-  it('end with the return that a person takes as true', async () => {
+  it('are resolved by a return that a person accepts as true', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n));
+    await report(id, await settledReport(id, 1n));
     bank.act(id, 'pays');
     bank.act(id, 'returnsAll');
-    await tellAll();
+    await deliverReports();
     await expectHeld(id, 'sent');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
     for (const command of [{ kind: 'retryNow' }, settle] as const) {
-      expect(await ask(asking(id, command))).toMatchObject({ outcome: 'refused' });
+      expect(await execute(inputOf(id, command))).toMatchObject({ outcome: 'refused' });
     }
-    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'returned', ['accept', 'return', 'settle']);
   });
 
-  it('give a settled payout back once a person takes the return as true', async () => {
+  it('return a settled payout once a person accepts the return as true', async () => {
     const id = await sent();
     bank.act(id, 'pays');
-    await tellAll();
-    await tell(id, rejectedReport);
+    await deliverReports();
+    await report(id, rejectedReport);
     bank.act(id, 'returnsAll');
-    await tellAll();
+    await deliverReports();
     await expectEnd(id, 'settled', settled);
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
-    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'refused' });
-    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, settle))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'returned', ['accept', 'return', 'settle']);
   });
 
-  it('are settled by what a person has seen, whatever the rail says then', async () => {
+  it('are resolved by a person’s evidence, whatever the rail then reports', async () => {
     const id = await sent();
-    await tell(id, await settledReport(id, 1n));
+    await report(id, await settledReport(id, 1n));
     bank.act(id, 'rejects');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
-    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, settle))).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'settled', settled);
   });
 
-  it('do not forget a return that was short because the rail now says settled', async () => {
+  it('still include a short return after the rail reports a settlement', async () => {
     const id = await sent();
     bank.act(id, 'pays');
     const { amountMinor, currency } = await settledReport(id);
     const half = { kind: 'returned', amountMinor: amountMinor / 2n, currency } as const;
-    await tell(id, { ...half, code: 'AC06' });
+    await report(id, { ...half, code: 'AC06' });
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'return_short' });
-    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
   });
 
-  it('are not settled by a person while the rail reports another amount', async () => {
+  it('cannot be settled by a person while the rail reports another amount', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
     bank.act(id, 'paysMore');
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
-    expect(await ask(asking(id, settle))).toMatchObject({
+    expect(await execute(inputOf(id, settle))).toMatchObject({
       outcome: 'refused',
       detail: expect.stringContaining('a different amount'),
     });
@@ -572,35 +572,35 @@ describe('facts that contradict each other', () => {
     const id = await sent();
     bank.garbled.add(id);
     bank.act(id, 'paysMore');
-    await tellAll();
+    await deliverReports();
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
     await wait(bank.limits.settleWithinMs + 3 * dayMs);
-    const asked = await ask(asking(id, release(dayAt(Date.now() - dayMs))));
-    expect(asked).toMatchObject({ outcome: 'refused' });
+    const result = await execute(inputOf(id, release(dayAt(Date.now() - dayMs))));
+    expect(result).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
   });
 
-  it('are not ended by a rejection that arrives while an extension is evaluated', async () => {
+  it('are not resolved by a rejection that arrives while an extension is evaluated', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
     const until = new Date(Date.now() + 10 * dayMs).toISOString();
     const hold = new Hold();
-    const input = await asking(id, { kind: 'extendDeadline', until });
+    const input = await inputOf(id, { kind: 'extendDeadline', until });
     // The command reads the payout before the contradiction and writes after it.
-    const asked = attempt(() => activities({}, drowsy(time.worker, 1, hold)).executeCommand(input));
+    const execution = attempt(() => activities({}, drowsy(time.worker, 1, hold)).executeCommand(input));
     await hold.reached;
-    await tell(id, await settledReport(id, 1n));
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, rejectedReport)]);
+    await report(id, await settledReport(id, 1n));
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, rejectedReport)]);
     hold.open();
-    await asked.catch(() => undefined);
-    expect(await ask(input)).toMatchObject({ outcome: 'refused' });
-    await tell(id, await settledReport(id, 1n));
+    await execution.catch(() => undefined);
+    expect(await execute(input)).toMatchObject({ outcome: 'refused' });
+    await report(id, await settledReport(id, 1n));
     await expectHeld(id, 'sent');
   });
 });
 
 describe('an answer that calls a key a duplicate', () => {
-  it('is no rejection: the first order was on its way, and arrives', async () => {
+  it('is not a rejection: the first order is on its way and arrives', async () => {
     const id = await accepted();
     await submit(id, { submit: 'late' });
     // The lookup does not find the order, which arrives before it is submitted again.
@@ -615,18 +615,18 @@ describe('an answer that calls a key a duplicate', () => {
     await submit(id);
     await expectHeld(id, 'sent');
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
 
-  it('by callback is none either', async () => {
+  it('is not a rejection by callback either', async () => {
     const id = await sent();
     bank.act(id, 'callsDuplicate');
-    await tellAll();
+    await deliverReports();
     await expectHeld(id, 'sent');
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     const { status, attentionReason } = await rowOf(id);
     // The payout may be parked for this, but it must not be released.
     expect(status === 'settled' || attentionReason !== null).toBe(true);
@@ -634,90 +634,90 @@ describe('an answer that calls a key a duplicate', () => {
 });
 
 describe('a process that was suspended', () => {
-  it('sends nothing when it wakes up, wherever it fell asleep', async () => {
+  it('sends nothing when it resumes, wherever it was suspended', async () => {
     for (let statements = 1; statements <= 6; statements += 1) {
       await time.beginAnew();
       const id = await accepted();
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.worker, statements, hold));
-      const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
-      if ((await Promise.race([slept, hold.reached])) !== 'held') break;
+      const suspended = activities({}, drowsy(time.worker, statements, hold));
+      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      if ((await Promise.race([submission, hold.reached])) !== 'held') break;
       // Meanwhile another process submits it, and the bank pays and forgets the key.
       await submit(id);
       bank.act(id, 'pays');
-      await tellAll();
+      await deliverReports();
       await wait(25 * hourMs);
       hold.open();
-      await slept;
+      await submission;
       expect(bank.paymentsOf(id).length, `asleep after ${statements} statements`).toBeLessThan(2);
       await wait(bank.limits.settleWithinMs);
       expect(bank.paymentsOf(id), `asleep after ${statements} statements`).toHaveLength(1);
     }
   });
 
-  it('does not send again when it wakes up what the bank has forgotten meanwhile', async () => {
+  it('does not send again when it resumes if the bank has forgotten the key meanwhile', async () => {
     for (let statements = 1; statements <= 6; statements += 1) {
       await time.beginAnew();
       const id = await accepted();
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
-      const sleeper = activities({}, drowsy(time.worker, statements, hold));
-      const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
-      if ((await Promise.race([slept, hold.reached])) !== 'held') break;
+      const suspended = activities({}, drowsy(time.worker, statements, hold));
+      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      if ((await Promise.race([submission, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
       await wait(25 * hourMs);
       hold.open();
-      await slept;
+      await submission;
       await wait(bank.limits.settleWithinMs);
       expect(bank.paymentsOf(id), `asleep after ${statements} statements`).toHaveLength(1);
     }
   });
 
-  it('does not send again what it was to repeat after it had sent others', async () => {
+  it('does not send again a payout that it was about to repeat', async () => {
     const { chunk, ids } = await acceptedItems(2);
     const [first = ''] = ids;
     await submit(first, { submit: 'lost' });
     const hold = new Hold();
-    const sleeper = activities({ hold: (call) => (call === 'submit' ? hold.wait() : nothing()) });
-    const slept = attempt(() => sleeper.submitPayouts({ driver: chunkDriver(chunk), ids })).catch(
+    const suspended = activities({ hold: (call) => (call === 'submit' ? hold.wait() : noop()) });
+    const submission = attempt(() => suspended.submitPayouts({ driver: chunkDriver(chunk), ids })).catch(
       String,
     );
-    await Promise.race([slept, hold.reached]);
+    await Promise.race([submission, hold.reached]);
     bank.act(first, 'pays');
     await wait(25 * hourMs);
     hold.open();
-    await slept;
+    await submission;
     await wait(bank.limits.settleWithinMs);
     expect(bank.paymentsOf(first)).toHaveLength(1);
   });
 
-  it('does not believe a void of what the bank has paid and forgotten meanwhile', async () => {
+  it('does not trust a void of a key that the bank has paid and forgotten meanwhile', async () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
     const hold = new Hold();
-    const sleeper = activities({}, drowsy(time.worker, 2, hold));
-    const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    const suspended = activities({}, drowsy(time.worker, 2, hold));
+    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
     // A cancellation begins, but it is also suspended before it reaches the bank.
-    await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
+    await expect(execute(inputOf(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
     bank.act(id, 'pays');
     await wait(25 * hourMs);
     await bank.rail().voidKey(id);
     hold.open();
-    expect(await slept).toMatch(/suspended/);
+    expect(await submission).toMatch(/suspended/);
     await expectHeld(id, 'processing');
   });
 
-  it('has no answer where it is alone, and the next attempt sends', async () => {
+  it('leaves the outcome unknown if nothing else was sent, and the next attempt sends', async () => {
     const id = await accepted();
     const hold = new Hold();
     // The process has read the payout's owner and committed the start of the submission.
-    const sleeper = activities({}, drowsy(time.worker, 2, hold));
-    const slept = attempt(() => sleeper.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    const suspended = activities({}, drowsy(time.worker, 2, hold));
+    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
     await hold.reached;
     await wait(2 * minuteMs);
     hold.open();
-    expect(await slept).toMatch(/unknown/);
+    expect(await submission).toMatch(/unknown/);
     expect(bank.asked).toEqual([]);
     await expectHeld(id, 'processing');
     await submit(id);
@@ -730,21 +730,21 @@ describe('a return', () => {
   async function returned(shareOf: (receiveMinor: bigint) => bigint): Promise<string> {
     const id = await sent();
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     const { receiveMinor, destinationCurrency } = await rowOf(id);
     const amountMinor = shareOf(receiveMinor ?? 0n);
     const currency = destinationCurrency ?? '';
-    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
+    await report(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
     return id;
   }
   /** The smallest amount that is at least 90 %. */
-  const ninePerTen = (receiveMinor: bigint) => (receiveMinor * 9n + 9n) / 10n;
+  const ninetyPercent = (receiveMinor: bigint) => (receiveMinor * 9n + 9n) / 10n;
   const credited = ['accept', 'return', 'settle'];
 
   it.each([
     ['all of it', (all: bigint) => all],
     ['all but a correspondent’s fee', (all: bigint) => (all * 95n) / 100n],
-    ['nine tenths', ninePerTen],
+    ['nine tenths', ninetyPercent],
   ])('of %s is credited', async (_name, shareOf) => {
     const id = await returned(shareOf);
     await expectEnd(id, 'returned', credited);
@@ -753,7 +753,7 @@ describe('a return', () => {
   it.each([
     ['one minor unit', () => 1n],
     ['half', (all: bigint) => all / 2n],
-    ['a minor unit less than nine tenths', (all: bigint) => ninePerTen(all) - 1n],
+    ['a minor unit less than nine tenths', (all: bigint) => ninetyPercent(all) - 1n],
   ])('of %s waits for a person and credits nothing', async (_name, shareOf) => {
     const id = await returned(shareOf);
     await expectEnd(id, 'settled', settled);
@@ -765,23 +765,23 @@ describe('a return', () => {
     const { receiveMinor, destinationCurrency } = await rowOf(id);
     const amountMinor = (receiveMinor ?? 0n) / 2n + 1n;
     const currency = destinationCurrency ?? '';
-    await tell(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
+    await report(id, { kind: 'returned', amountMinor, currency, code: 'AC06' });
     await expectEnd(id, 'settled', settled);
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });
 
-  it('of the same amount in another currency, after it was returned, waits for a person', async () => {
+  it('in another currency, after a full return, waits for a person', async () => {
     const id = await returned((all) => all);
     const { amountMinor } = await settledReport(id);
-    await tell(id, { kind: 'returned', amountMinor, currency: 'XAU', code: 'AC06' });
+    await report(id, { kind: 'returned', amountMinor, currency: 'XAU', code: 'AC06' });
     await expectEnd(id, 'returned', credited);
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
-  it('before the settlement was told waits as well, and the payout is not settled by it', async () => {
+  it('before the settlement is reported waits as well, and does not settle the payout', async () => {
     const id = await sent();
     const { currency } = await settledReport(id);
-    await tell(id, { kind: 'returned', amountMinor: 1n, currency, code: 'AC06' });
+    await report(id, { kind: 'returned', amountMinor: 1n, currency, code: 'AC06' });
     expect(Object.keys(await postingsOf(time.database, id))).not.toContain('return');
     expect(await rowOf(id)).toMatchObject({ attentionReason: expect.any(String) });
   });
@@ -821,35 +821,35 @@ async function isDue(id: string): Promise<boolean> {
   return exactlyOne(row).isDue;
 }
 
-describe('what is taken from a person', () => {
-  it('is due, also where it was never decided', async () => {
+describe('a payout that no longer waits for a person', () => {
+  it('is due, even if it was never decided', async () => {
     const id = await requested();
     await park(id, 'unexpected_failure');
-    expect(await ask(asking(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
     // If its worker dies now, the sweep finds the payout.
     expect(await isDue(id)).toBe(true);
   });
 
-  it('is due where the rail has spoken since, though it is over', async () => {
+  it('is due if the rail has sent another report, even if it is final', async () => {
     const id = await sent();
     bank.act(id, 'pays');
-    await tellAll();
-    await tell(id, rejectedReport);
+    await deliverReports();
+    await report(id, rejectedReport);
     const accepted = { kind: 'accepted', reference: 'again' } as const;
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, accepted)]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, accepted)]);
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
-    expect(await ask(asking(id, settle))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, settle))).toMatchObject({ outcome: 'done' });
     expect(await isDue(id)).toBe(true);
   });
 
-  it('is not decided alone while its batch of all or nothing is not', async () => {
+  it('is not decided alone while its all-or-nothing batch is undecided', async () => {
     const { account } = await createTestAccount(time.database);
     const options = { count: 2, mode: 'all_or_nothing' } as const;
     const batchId = await requestBatch(time.database, account.id, options);
     const items = await time.database<{ id: string }[]>`
       select id from payouts where batch_id = ${batchId} order by batch_index`;
     const [id = '', other = ''] = items.map((item) => item.id);
-    await tell(id, { kind: 'accepted', reference: 'of another order' });
+    await report(id, { kind: 'accepted', reference: 'of another order' });
     const chunk = { batchId, number: 0 };
     await handOverItems(time.database, chunk, 'all');
     expect(await rowOf(id)).toMatchObject({ driver: id, attentionReason: 'contradiction' });
@@ -857,7 +857,7 @@ describe('what is taken from a person', () => {
     // The first step of the payout's own workflow.
     await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
     expect(await rowOf(id)).toMatchObject({ status: 'pending' });
-    const retry = await ask(asking(id, { kind: 'retryNow' }));
+    const retry = await execute(inputOf(id, { kind: 'retryNow' }));
     expect(retry).toMatchObject({
       outcome: 'refused',
       detail: expect.stringContaining('the rest of its batch'),
@@ -865,7 +865,7 @@ describe('what is taken from a person', () => {
     expect(await rowOf(id)).toMatchObject({ status: 'pending', attentionReason: 'contradiction' });
   });
 
-  it('stays parked for what was told while the command was judged', async () => {
+  it('stays parked for a report that arrives while the command is evaluated', async () => {
     const id = await sent();
     await park(id, 'settle_by_passed');
     const until = new Date(Date.now() + 9 * dayMs).toISOString();
@@ -873,12 +873,12 @@ describe('what is taken from a person', () => {
       // A new hold for each command: one already reached would let the second command race the fact.
       const hold = new Hold();
       const slow = activities({ hold: () => hold.wait() });
-      const input = await asking(id, command);
-      const asked = attempt(() => slow.executeCommand(input));
-      const isHeld = (await Promise.race([asked, hold.reached])) === 'held';
-      await tell(id, await settledReport(id, 1n));
+      const input = await inputOf(id, command);
+      const execution = attempt(() => slow.executeCommand(input));
+      const isHeld = (await Promise.race([execution, hold.reached])) === 'held';
+      await report(id, await settledReport(id, 1n));
       hold.open();
-      await asked.catch(() => undefined);
+      await execution.catch(() => undefined);
       // A command without a lookup came first, and then the fact parks the payout again.
       expect(await rowOf(id), `${command.kind}, ${isHeld}`).toMatchObject({
         status: 'sent',
@@ -888,26 +888,26 @@ describe('what is taken from a person', () => {
   });
 });
 
-describe('a void that was begun', () => {
-  it('ends as canceled where the worker was killed before it could write', async () => {
+describe('a void that was started', () => {
+  it('ends as canceled if the worker was killed before it could write', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
-    const input = await asking(id, cancel);
-    await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
+    const input = await inputOf(id, cancel);
+    await expect(execute(input, { void: 'lost' })).rejects.toThrow('broke');
     await submit(id);
     await expectEnd(id, 'canceled', released);
     // A repeated command returns the payout's status.
-    expect(await ask(input)).toMatchObject({ outcome: 'done' });
+    expect(await execute(input)).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'canceled', released);
     expect(await eventsOf(id)).toEqual(['payout.canceled']);
   });
 
-  it('ends as canceled where a submission sees the void before the command can write', async () => {
+  it('ends as canceled if a submission sees the void before the command can write', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     const hold = new Hold();
     const slow = activities({ hold: () => hold.wait() });
-    const input = await asking(id, cancel);
+    const input = await inputOf(id, cancel);
     const canceled = attempt(() => slow.executeCommand(input));
     await hold.reached;
     await submit(id);
@@ -917,21 +917,21 @@ describe('a void that was begun', () => {
     expect(await eventsOf(id)).toEqual(['payout.canceled']);
   });
 
-  it('ends as failed where it was a person’s release', async () => {
+  it('ends as failed if it was for a person’s release', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await park(id, 'unexpected_failure');
-    const input = await asking(id, release());
-    await expect(ask(input, { void: 'lost' })).rejects.toThrow('broke');
-    expect(await ask(input)).toMatchObject({ outcome: 'done' });
+    const input = await inputOf(id, release());
+    await expect(execute(input, { void: 'lost' })).rejects.toThrow('broke');
+    expect(await execute(input)).toMatchObject({ outcome: 'done' });
     await expectEnd(id, 'failed', released);
   });
 
-  it('is finished or given up by the next attempt, and the order is not sent meanwhile', async () => {
+  it('is finished or abandoned by the next attempt, and the order is not sent meanwhile', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     const before = bank.asked.length;
-    await expect(ask(asking(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
+    await expect(execute(inputOf(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
     await submit(id);
     const calls = bank.asked.slice(before).map(({ call }) => call);
     // Either the cancellation or the payout is carried out; never both.
@@ -939,22 +939,22 @@ describe('a void that was begun', () => {
     expect(['canceled', 'sent']).toContain(row.status);
     if (row.status === 'canceled') expect(calls).not.toContain('submit');
     await wait(6 * dayMs);
-    await tellAll();
+    await deliverReports();
     expect(bank.paymentsOf(id)).toHaveLength(row.status === 'canceled' ? 0 : 1);
   });
 
   it('that came too late leaves the payout on its way', async () => {
     const id = await accepted();
     await submit(id, { submit: 'lost' });
-    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'refused' });
     await submit(id);
     expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: null });
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     await expectEnd(id, 'settled', settled);
   });
 
-  it('by somebody else gives nothing back: nobody here knows what it means', async () => {
+  it('by somebody else releases nothing and waits for a person', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await bank.rail().voidKey(id);
@@ -971,40 +971,40 @@ async function eventsOf(id: string): Promise<readonly string[]> {
 }
 
 describe('a payment of another amount after the release', () => {
-  it('is closed by two people, whatever the sum', async () => {
+  it('needs two people to be closed, whatever the amount', async () => {
     const id = await accepted();
     await submit(id, { submit: 'refused' });
     await expectEnd(id, 'failed', released);
     const { receiveMinor } = await rowOf(id);
     const amountMinor = (receiveMinor ?? 0n) - 1n;
-    await tell(id, { kind: 'settled', amountMinor, currency: 'EUR' });
+    await report(id, { kind: 'settled', amountMinor, currency: 'EUR' });
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
-    expect(await ask(asking(id, release()))).toMatchObject({ outcome: 'proposed' });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'proposed' });
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 });
 
 describe('a payout whose decision failed', () => {
-  it('is canceled where nobody can decide it', async () => {
+  it('can be canceled by its customer', async () => {
     const id = await requested();
     await park(id, 'unexpected_failure');
-    expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
     expect(await rowOf(id)).toMatchObject({ status: 'canceled', attentionReason: null });
     expect(await eventsOf(id)).toEqual(['payout.canceled']);
   });
 });
 
 describe('a settled payout', () => {
-  it('is not parked for its lateness, when its last answer and its time came together', async () => {
+  it('is not parked as late if its settlement arrived at the deadline', async () => {
     const id = await sent();
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     await park(id, 'settle_by_passed');
     expect(await rowOf(id)).toMatchObject({ status: 'settled', attentionReason: null });
   });
 });
 
-describe('a command that is repeated after a crash says what was done', () => {
+describe('a command repeated after a crash returns the first result', () => {
   it.each<[string, OperatorCommand]>([
     ['a release', release()],
     ['a retry', { kind: 'retryNow' }],
@@ -1013,16 +1013,16 @@ describe('a command that is repeated after a crash says what was done', () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });
     await park(id, 'unexpected_failure');
-    const input = await asking(id, command);
-    const first = await ask(input);
+    const input = await inputOf(id, command);
+    const first = await execute(input);
     expect(first).toMatchObject({ outcome: 'done' });
     const { status } = await rowOf(id);
-    expect(await ask(input)).toEqual(first);
+    expect(await execute(input)).toEqual(first);
     expect(await rowOf(id)).toMatchObject({ status });
   });
 });
 
-describe('a payout that may have been sent in a time that the database has lost', () => {
+describe('a payout that may have been sent in a period that the database has lost', () => {
   afterEach(() =>
     withoutTriggers(time.database, async (sql) => {
       await sql`delete from interruptions`;
@@ -1042,7 +1042,7 @@ describe('a payout that may have been sent in a time that the database has lost'
   }
 
   /** A payout that the bank has paid, but whose report is lost. */
-  async function paidAndLost(): Promise<string> {
+  async function paidUnreported(): Promise<string> {
     const id = await sent();
     bank.act(id, 'pays');
     bank.takeAll();
@@ -1053,42 +1053,42 @@ describe('a payout that may have been sent in a time that the database has lost'
   const callsOf = () => bank.asked.map(({ call }) => call);
 
   it('is looked up before anything is sent', async () => {
-    const id = await paidAndLost();
+    const id = await paidUnreported();
     await submit(id);
     expect(callsOf()).toEqual(['lookup']);
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
 
-  it('is sent under the same key where the bank does not know it, and would', async () => {
+  it('is sent under the same key if the bank does not know it and would remember it', async () => {
     const id = await accepted();
     await restore(id);
     await submit(id);
     expect(callsOf()).toEqual(['lookup', 'submit']);
     await wait(bank.limits.settleWithinMs);
-    await tellAll();
+    await deliverReports();
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
 
   it('is left to an operator once the bank may have forgotten its key', async () => {
-    const id = await paidAndLost();
+    const id = await paidUnreported();
     await wait(25 * hourMs);
     await submit(id);
     expect(callsOf()).toEqual(['lookup']);
     const { attentionReason, attentionDetail } = await rowOf(id);
     expect(attentionReason).toBe('outcome_unknown');
     expect(attentionDetail).toContain("Check the bank's statement.");
-    for (const asked of [cancel, release(), { kind: 'retryNow' } as const]) {
-      expect(await ask(asking(id, asked))).toMatchObject({ outcome: 'refused' });
+    for (const command of [cancel, release(), { kind: 'retryNow' } as const]) {
+      expect(await execute(inputOf(id, command))).toMatchObject({ outcome: 'refused' });
     }
     const evidence = { kind: 'markSettled', evidence: 'the statement of the day' } as const;
-    expect(await ask(asking(id, evidence))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(id, evidence))).toMatchObject({ outcome: 'done' });
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
 
-  it('cannot be told from one that a long stop has held up', async () => {
+  it('cannot be distinguished from one held up by a long outage', async () => {
     const before = await accepted();
     const began = new Date();
     await wait(2 * dayMs);
@@ -1102,13 +1102,13 @@ describe('a payout that may have been sent in a time that the database has lost'
     expect(await rowOf(late)).toMatchObject({ attentionReason: null });
   });
 
-  it('is canceled only with a void, which comes too late where it was paid', async () => {
-    const paid = await paidAndLost();
-    expect(await ask(asking(paid, cancel))).toMatchObject({ outcome: 'refused' });
+  it('is canceled only with a void, which is refused if it was paid', async () => {
+    const paid = await paidUnreported();
+    expect(await execute(inputOf(paid, cancel))).toMatchObject({ outcome: 'refused' });
     await expectHeld(paid, 'processing');
     const unpaid = await accepted();
     await restore(unpaid);
-    expect(await ask(asking(unpaid, cancel))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(unpaid, cancel))).toMatchObject({ outcome: 'done' });
     expect(callsOf()).toEqual(['void']);
     await expectEnd(unpaid, 'canceled', released);
   });
@@ -1131,14 +1131,14 @@ describe('a payout that may have been sent in a time that the database has lost'
     expect(bank.paymentsOf(unpaid)).toEqual([]);
   });
 
-  it('is none that was requested afterwards', async () => {
+  it('does not include one that was requested afterwards', async () => {
     await restore();
     await wait(1);
     const id = await accepted();
     await submit(id);
     expect(callsOf()).toEqual(['submit']);
     const later = await accepted();
-    expect(await ask(asking(later, cancel))).toMatchObject({ outcome: 'done' });
+    expect(await execute(inputOf(later, cancel))).toMatchObject({ outcome: 'done' });
     expect(callsOf()).toEqual(['submit']);
   });
 });
@@ -1149,7 +1149,7 @@ describe('a fact that is being stored', () => {
     const stored = Promise.withResolvers<void>();
     const commit = Promise.withResolvers<void>();
     const storing = transaction(time.database, async (sql) => {
-      await storeRailEvents(sql, 'sandbox', [newsOf(id, report)]);
+      await storeRailEvents(sql, 'sandbox', [railEvent(id, report)]);
       stored.resolve();
       await commit.promise;
     });
@@ -1158,7 +1158,7 @@ describe('a fact that is being stored', () => {
     const other = work().finally(() => {
       isOver = true;
     });
-    await eventually('it is over, or waits for a lock', 20_000, async () => {
+    await eventually('the work ends or waits for a lock', 20_000, async () => {
       const waiting = await time.database`
         select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
       return isOver || waiting.count > 0 || undefined;
@@ -1169,7 +1169,7 @@ describe('a fact that is being stored', () => {
 
   const postpone = (id: string) => transaction(time.worker, (sql) => postponeWaiting(sql, [id]));
 
-  it('leaves its payout due, though a sweep puts it off meanwhile', async () => {
+  it('leaves its payout due, even if a sweep postpones it meanwhile', async () => {
     const id = await sent();
     const report = await settledReport(id);
     await whileStoring(id, report, () => postpone(id));
@@ -1181,10 +1181,10 @@ describe('a fact that is being stored', () => {
   it('is applied with another one that changes nothing, or leaves its final payout due', async () => {
     const id = await sent();
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     const { amountMinor, currency } = await settledReport(id);
     const accepted = { kind: 'accepted', reference: 'again' } as const;
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, accepted)]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, accepted)]);
     const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
     await whileStoring(id, report, () => settle(id));
     expect(await rowOf(id)).toMatchObject({ status: 'returned' });
@@ -1193,7 +1193,7 @@ describe('a fact that is being stored', () => {
   it('before the decision leaves a refused payout due', async () => {
     const { account } = await createTestAccount(time.database, { funds: { USD: 1n } });
     const { id } = await requestPayout(time.database, account.id);
-    await storeRailEvents(time.database, 'sandbox', [newsOf(id, rejectedReport)]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, rejectedReport)]);
     await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
     expect(await rowOf(id)).toMatchObject({ status: 'failed' });
     expect(await isDue(id)).toBe(true);
@@ -1207,12 +1207,12 @@ describe('a fact that is being stored', () => {
       who: 'an operator',
       take: (id: string) => insertRequest(time.database, id, signedBy(), { kind: 'retryNow' }),
     },
-  ])('is applied by the own workflow of an item that $who takes out of its chunk', async (by) => {
+  ])('is applied by an item’s own workflow when $who takes it out of its chunk', async (by) => {
     const { chunk, ids } = await acceptedItems(1);
     const id = exactlyOne(ids[0]);
     await attempt(() => activities().submitChunk(chunk));
     bank.act(id, 'pays');
-    await tellAll();
+    await deliverReports();
     expect(await rowOf(id)).toMatchObject({ status: 'settled', driver: chunkDriver(chunk) });
     const { amountMinor, currency } = await settledReport(id);
     const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
@@ -1226,13 +1226,13 @@ describe('a fact that is being stored', () => {
   });
 });
 
-it('is not canceled by what its customer asked for more than an hour ago', async () => {
+it('a payout is not canceled by a request that is more than an hour old', async () => {
   const id = await accepted();
-  const asked = await asking(id, cancel);
+  const input = await inputOf(id, cancel);
   await wait(hourMs);
   const detail = expect.stringContaining('may be executed now');
-  expect(await ask(asked)).toMatchObject({ detail });
+  expect(await execute(input)).toMatchObject({ detail });
   await expectHeld(id, 'processing');
-  expect(await ask(asking(id, cancel))).toMatchObject({ outcome: 'done' });
+  expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
   await expectEnd(id, 'canceled', released);
 });

@@ -259,7 +259,7 @@ describe('every rate', () => {
     expect(await usable()).toMatchObject({ USD: '1.17' });
   });
 
-  it('is in use after it is read again, whatever became of the copy', async () => {
+  it('is in use after it is read again, even if its copy was deleted', async () => {
     const published = ago(minuteMs);
     await store({ USD: '1.16' }, published);
     await test.database`delete from current_rates`;
@@ -267,7 +267,7 @@ describe('every rate', () => {
     expect(await usable()).toEqual({ EUR: '1', USD: '1.16' });
   });
 
-  it('takes the place of one of the same time that was corrected', async () => {
+  it('replaces one with the same time, as a correction', async () => {
     const published = ago(minuteMs);
     await store({ USD: '1.16' }, published);
     await store({ USD: '1.17' }, published);

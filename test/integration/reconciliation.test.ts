@@ -131,7 +131,7 @@ describe("the bank's statement against the ledger", () => {
     await untilStatus(payer.client, failed, 'failed');
     await untilStatus(payer.client, parked, 'sent');
     // The acknowledgements of its three events are the bank's last journal entries.
-    await eventually('the bank has told everything', 10_000, async () => {
+    await eventually('the bank has delivered every event', 10_000, async () => {
       const journal = await system.bank.journal();
       return journal.filter(({ type }) => type === 'acknowledged').length === 3 || undefined;
     });
@@ -168,10 +168,10 @@ describe("the bank's statement against the ledger", () => {
   }
 
   /** Verifies the only break, the command's text about it, and the exit code 1. */
-  async function expectOnly(breaks: readonly object[], expected: object, words: string) {
+  async function expectOnly(breaks: readonly object[], expected: object, text: string) {
     expect(breaks).toMatchObject([{ rail: 'sandbox', ...expected }]);
     const { output, code } = await reconcile();
-    expect(output).toContain(`${words}, for ${pastDays * 24} h`);
+    expect(output).toContain(`${text}, for ${pastDays * 24} h`);
     expect(output).toContain('1 breaks.');
     expect(code).toBe(1);
   }
@@ -202,10 +202,10 @@ describe("the bank's statement against the ledger", () => {
   it.each([
     { kind: 'not in the ledger', isKnown: true },
     { kind: 'no such payout', isKnown: false },
-  ] as const)('has a break for what the bank has paid: $kind', async ({ kind, isKnown }) => {
+  ] as const)('has a break for a payment of the bank: $kind', async ({ kind, isKnown }) => {
     const key = isKnown ? failed : 'po_stranger';
-    const ours = past.filter((each) => each.key === settled);
-    const foreign = ours.map((each, index) => ({
+    const settledLines = past.filter((each) => each.key === settled);
+    const foreign = settledLines.map((each, index) => ({
       ...each,
       seq: past.length + index + 1,
       key,
@@ -227,7 +227,7 @@ describe("the bank's statement against the ledger", () => {
     );
   });
 
-  it('has a break for what the ledger has booked and the bank did not do', async () => {
+  it('has a break for a ledger entry that the bank’s statement does not show', async () => {
     const breaks = await readFrom(past.filter(({ key }) => key !== settled));
     const { receiveMinor } = await rowOf(system, settled);
     await expectOnly(
@@ -325,7 +325,7 @@ describe("the bank's statement against the ledger", () => {
     expect(missing?.drift).toBeLessThan(0);
   });
 
-  it('counts what the bank paid twice although the statement of another day cannot be read', async () => {
+  it('counts a double payment even if the statement of another day cannot be read', async () => {
     const line = await payment();
     const statement = async (date: string) => {
       if (date === dayOf(pastDays + 1)) throw new Error('This day cannot be read.');
@@ -372,7 +372,7 @@ describe("the bank's statement against the ledger", () => {
     await expectDebitsOf(returned, sums);
   });
 
-  it('takes the lines of an open day as they are when it is read again', async () => {
+  it('replaces the lines of an open day when it is read again', async () => {
     const line = await payment();
     const readOpen = (lines: readonly StatementLine[]) =>
       readDays((day) =>
@@ -391,7 +391,7 @@ describe("the bank's statement against the ledger", () => {
     expect(stored).toEqual([{ line: 1, railKey: settled }]);
   });
 
-  it('never changes a closed day, whoever read it before it was closed', async () => {
+  it('never changes a closed day, even by a statement read before it was closed', async () => {
     const line = await payment();
     const date = dayOf(pastDays);
     expect(await readDays((day) => (day === date ? { lines: [line] } : {}))).toEqual([]);
@@ -412,7 +412,7 @@ describe("the bank's statement against the ledger", () => {
     }
   });
 
-  it('keeps a day whole when it is read twice at once', async () => {
+  it('keeps a day complete when it is read concurrently', async () => {
     const line = await payment();
     const lines = [line, { ...line, key: 'po_other' }];
     const date = dayOf(pastDays);
@@ -426,7 +426,7 @@ describe("the bank's statement against the ledger", () => {
     ]);
   });
 
-  it('has a break where the amounts that came back differ', async () => {
+  it('has a break where the returned amounts differ', async () => {
     const { returnedMinor } = await rowOf(system, returned);
     const breaks = await readFrom(
       past.map((each) =>
@@ -459,7 +459,7 @@ describe("the bank's statement against the ledger", () => {
     );
   });
 
-  it('waits for the next day to close before it misses anything at the bank', async () => {
+  it('reports nothing as missing at the bank before the next day is closed', async () => {
     await system.database.begin(async (sql) => {
       await sql`set local session_replication_role = replica`;
       await sql`
@@ -543,7 +543,7 @@ describe('balances against their postings', () => {
       select id, account_id, kind, currency, 1 from ledger_accounts where account_id = $1`);
   });
 
-  it('are compared at one moment, without waiting for payments or holding them up', async () => {
+  it('are compared in one snapshot, without waiting for payments or holding them up', async () => {
     const { account } = await createTestAccount(system.database, { funds: { EUR: 1n } });
     const fund = (sql: Sql) =>
       postEntries(sql, [
@@ -561,7 +561,7 @@ describe('balances against their postings', () => {
   });
 });
 
-describe('a row that names one that does not exist', () => {
+describe('a row with a dangling reference', () => {
   /** A row of each kind with a reference that no foreign key enforces. */
   const planted = [
     {
@@ -602,7 +602,7 @@ describe('a row that names one that does not exist', () => {
   ];
 
   it.each(planted)(
-    'is found by $reference, on the schedule, in the command and as a metric',
+    'is found for $reference, on the schedule, in the command and as a metric',
     async (kind) => {
       const { client, send } = await openPayer(system);
       await client('POST /v1/webhook_endpoints', {
@@ -641,7 +641,7 @@ describe('the sweep', () => {
   const makeDue = (...ids: readonly string[]) => system.database`
     update payouts set wake_at = now() - interval '1 second' where id = any (${[...ids]})`;
 
-  it('starts what was recorded and never woken, once it is due', async () => {
+  it('starts a payout that was recorded but never started, once it is due', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     await run('sweep');
@@ -653,7 +653,7 @@ describe('the sweep', () => {
     expect(await journalOf(system, id)).toEqual(['transfer', 'settled']);
   });
 
-  it('records of which time the database may have lost something, once', async () => {
+  it('records a period that the database may have lost, once', async () => {
     const count = async (from: 'known_interruptions' | 'interruptions') =>
       (await system.worker`select from ${system.worker(from)}`).count;
     /** Whether a payout requested just before counts as lost. */
@@ -697,7 +697,7 @@ describe('the sweep', () => {
     });
   });
 
-  it('starts again what was terminated while the bank was asked', async () => {
+  it('restarts a workflow that was terminated during the submission', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     await untilSubmitted(system, id);
@@ -716,7 +716,7 @@ describe('the sweep', () => {
     });
   });
 
-  it('starts again what was terminated while the bank had it', async () => {
+  it('restarts a workflow that was terminated after the submission', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
     await untilStatus(payer.client, id, 'sent');
@@ -729,7 +729,7 @@ describe('the sweep', () => {
     expect(await journalOf(system, id)).toEqual(['transfer']);
   });
 
-  it('leaves alone what is over', async () => {
+  it('leaves a final payout alone', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     await untilStatus(payer.client, id, 'settled');
@@ -737,7 +737,7 @@ describe('the sweep', () => {
     expect(row).toMatchObject({ wakeAt: null });
   });
 
-  it('twice at once does not take the same rows, and leaves none', async () => {
+  it('run twice at once claims no row twice, and misses none', async () => {
     const { account } = await createTestAccount(system.database, { funds: { USD: 10_000_000n } });
     const ids: string[] = [];
     for (let count = 0; count < 20; count += 1) {

@@ -55,12 +55,12 @@ type Plan = {
 
 type Case = readonly [
   name: string,
-  wanted: { readonly status: number; readonly code: string; readonly param?: string },
+  expected: { readonly status: number; readonly code: string; readonly param?: string },
   plan: () => Promise<Plan>,
 ];
 
 const refusedQuote = (code: string) => ({ status: 422, code, param: 'quote' });
-it('a refusal says what is available only to a key that may read it', async () => {
+it('a refusal shows the available balance only to a key that may read it', async () => {
   const { account } = system.account;
   const sender = createApiKey('test');
   const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
@@ -80,7 +80,7 @@ it('a refusal says what is available only to a key that may read it', async () =
   expect(textOf(shown, 'expected')).toMatch(/^at most \d+\.\d\d USD, the available balance$/);
 });
 
-it('a refused retry says what became of the payout only to a key that may read it', async () => {
+it('a refused retry shows the payout’s status only to a key that may read it', async () => {
   const { account } = system.account;
   const sender = createApiKey('test');
   const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
@@ -256,22 +256,22 @@ async function tracesOf(payout: string) {
 }
 
 function answeredOf({ status, body }: ApiAnswer) {
-  const { request_id: _differs, ...told } = body;
-  return { status, told };
+  const { request_id: _differs, ...refusal } = body;
+  return { status, refusal };
 }
 
 describe('a payout is refused without a trace of money for', () => {
-  it.each(cases)('%s', async (_name, wanted, makePlan) => {
+  it.each(cases)('%s', async (_name, expected, makePlan) => {
     const { client, temporal, bank } = system;
     const { form, remedy } = await makePlan();
     const before = await balances();
     const idempotencyKey = crypto.randomUUID();
 
     const refused = await client('POST /v1/payouts', { form, idempotencyKey });
-    const told = problem.parse(refused.body);
-    expect({ status: refused.status, code: told.code, param: told.param }).toEqual({
+    const refusal = problem.parse(refused.body);
+    expect({ status: refused.status, code: refusal.code, param: refusal.param }).toEqual({
       param: undefined,
-      ...wanted,
+      ...expected,
     });
     expect(refused.headers.get('content-type')).toMatch(/^application\/problem\+json/);
     expect(refused.headers.has('idempotent-replayed')).toBe(false);
@@ -279,25 +279,25 @@ describe('a payout is refused without a trace of money for', () => {
     expect(refused.headers.has('retry-after')).toBe(false);
 
     // Once its workflow has ended, nothing can happen to the payout any more.
-    await expect(temporal.workflow.getHandle(told.payout).result()).resolves.toBe('failed');
+    await expect(temporal.workflow.getHandle(refusal.payout).result()).resolves.toBe('failed');
     expect(await balances()).toEqual(before);
-    const traces = await tracesOf(told.payout);
+    const traces = await tracesOf(refusal.payout);
     expect(traces).toMatchObject({ entries: 0, quotes: 0 });
-    const lines = (await bank.journal()).filter(({ key }) => key === told.payout);
+    const lines = (await bank.journal()).filter(({ key }) => key === refusal.payout);
     expect(lines).toEqual([]);
 
-    const payout = await client(`GET /v1/payouts/${told.payout}`);
+    const payout = await client(`GET /v1/payouts/${refusal.payout}`);
     expect(payout.body).toMatchObject({
       status: 'failed',
-      status_reason: wanted.code,
+      status_reason: expected.code,
       received: null,
-      status_history: [{ status: 'pending' }, { status: 'failed', reason: wanted.code }],
+      status_history: [{ status: 'pending' }, { status: 'failed', reason: expected.code }],
     });
     const events = eventList.parse((await client('GET /v1/events?limit=100')).body);
     expect(events.has_more).toBe(false);
-    const own = events.data.filter(({ data }) => data.id === told.payout);
+    const own = events.data.filter(({ data }) => data.id === refusal.payout);
     expect(own).toMatchObject([
-      { type: 'payout.failed', data: { status: 'failed', status_reason: wanted.code } },
+      { type: 'payout.failed', data: { status: 'failed', status_reason: expected.code } },
     ]);
 
     // The key keeps its refusal, even if the same request would now be accepted.
@@ -305,12 +305,12 @@ describe('a payout is refused without a trace of money for', () => {
     const again = await client('POST /v1/payouts', { form, idempotencyKey });
     expect(again.headers.get('idempotent-replayed')).toBe('true');
     expect(answeredOf(again)).toEqual(answeredOf(refused));
-    expect(await tracesOf(told.payout)).toEqual(traces);
+    expect(await tracesOf(refusal.payout)).toEqual(traces);
   });
 });
 
 describe('after a refusal', () => {
-  it('the quote serves another payout', async () => {
+  it('the quote can be used for another payout', async () => {
     const { client } = system;
     const quote = await addQuote(client);
     const refused = await client('POST /v1/payouts', {

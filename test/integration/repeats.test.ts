@@ -33,31 +33,31 @@ class RejectingRail extends QuietRail {
 }
 
 it.each(['before', 'after'] as const)(
-  'what the bank says of a payout that is refused has somebody look at it: %s the refusal',
+  'a report of the bank about a refused payout parks it, if it arrives %s the refusal',
   async (when) => {
     const activities = payoutActivities(test.worker, new QuietRail());
     const { account } = await createTestAccount(test.database);
     // As after a restore: paid in the period that the database has lost, and pending again.
     const { id } = await requestPayout(test.database, account.id);
-    const driven = { driver: id, ids: [id] };
+    const input = { driver: id, ids: [id] };
     const report = { kind: 'settled', amountMinor: 106_654n, currency: 'EUR' } as const;
     const event = { id: `e:${id}`, key: id, report };
     if (when === 'before') await storeRailEvents(test.database, 'sandbox', [event]);
-    await activities.decidePayouts({ ...driven, workflowAgeMs: 6 * 60_000 });
+    await activities.decidePayouts({ ...input, workflowAgeMs: 6 * 60_000 });
     expect(await payoutOf(test.database, account.id, id)).toMatchObject({
       status: 'failed',
       statusReason: 'quote_expired',
     });
     // The bank reports it (again).
     await storeRailEvents(test.database, 'sandbox', [event]);
-    await activities.applyRailEvents(driven);
+    await activities.applyRailEvents(input);
     expect(await payoutOf(test.database, account.id, id)).toMatchObject({
       attentionReason: 'contradiction',
     });
   },
 );
 
-it('a retry is not sent once the bank says that it paid the payout that it repeats', async () => {
+it('a retry is not sent once the bank reports that it paid the first payout', async () => {
   const rail = new RejectingRail();
   const activities = payoutActivities(test.worker, rail);
   const { account } = await createTestAccount(test.database);

@@ -33,7 +33,7 @@ type Kept = {
 const kept = Object.entries<Kept>(retention);
 
 describe('how long rows are kept', () => {
-  it('is said of every table', async () => {
+  it('is defined for every table', async () => {
     const tables = await test.database<{ name: string }[]>`
       select table_name as name from information_schema.tables
        where table_schema = 'public' and table_type = 'BASE TABLE'`;
@@ -41,13 +41,13 @@ describe('how long rows are kept', () => {
     expect(named.toSorted()).toEqual(tables.map(({ name }) => name).toSorted());
   });
 
-  it('is what the database holds erasures to', () => {
+  it('is enforced by the database for erasures', () => {
     const path = new URL('../../src/db/migrations/0013_personal_data.sql', import.meta.url);
     const { years } = retention.beneficiary_keys;
     expect(readFileSync(path, 'utf8')).toContain(`+ interval '${years} years'`);
   });
 
-  it('is said in docs/operations.md as in the code', () => {
+  it('is the same in docs/operations.md as in the code', () => {
     const path = fileURLToPath(new URL('../../docs/operations.md', import.meta.url));
     const lines = kept.map(([names, { rows, days, years, after }]) => {
       const tables = names.replaceAll(/\w+/g, '`$&`');
@@ -95,7 +95,7 @@ describe('a quote', () => {
     expect(await activities.purge()).toBe(0);
   });
 
-  it('that is used, or may still be, is deleted by nobody', async () => {
+  it('cannot be deleted while it is used or may still be used', async () => {
     const { account } = await createTestAccount(test.database);
     const used = await quoteOf(account.id, '400 days', true);
     const open = await quoteOf(account.id, '29 days', false);
@@ -110,7 +110,7 @@ describe('a quote', () => {
   });
 });
 
-it('keeps a key that is bound again while what has expired is deleted', async () => {
+it('the purge of expired keys keeps a key that is bound again meanwhile', async () => {
   const { account } = await createTestAccount(test.database);
   const binding = {
     key: 'k',

@@ -54,8 +54,8 @@ const refused = (detail: string) => ({
   body: { code: 'retry_refused', param: 'retry_of', detail: expect.stringContaining(detail) },
 });
 
-describe('a payout that repeats another one', () => {
-  it('names it, and is the only one that does', async () => {
+describe('a payout that retries another one', () => {
+  it('names it, and is its only retry', async () => {
     const first = await failed();
     const answer = await retry(first);
     expect(answer).toMatchObject({ status: 201, body: { retry_of: first } });
@@ -65,14 +65,14 @@ describe('a payout that repeats another one', () => {
     expect(await retry(second)).toMatchObject(refused(`${second} is settled`));
   });
 
-  it('may itself be repeated when it failed', async () => {
+  it('may itself be retried when it failed', async () => {
     const first = await failed();
     const second = textOf(await retry(first, { reference: 'simulate: reject AC06' }), 'id');
     await untilStatus(payer.client, second, 'failed');
     expect(await retry(second)).toMatchObject({ status: 201, body: { retry_of: second } });
   });
 
-  it('is one of two that are sent at once', async () => {
+  it('is accepted once if several are sent concurrently', async () => {
     const first = await failed();
     const answers = await Promise.all(Array.from({ length: 4 }, () => retry(first)));
     const statuses = answers.map(({ status }) => status).sort((a, b) => a - b);
@@ -81,7 +81,7 @@ describe('a payout that repeats another one', () => {
     expect(rows.count).toBe(1);
   });
 
-  it('is the same one for its idempotency key, and so is its refusal', async () => {
+  it('is replayed for its idempotency key, and so is its refusal', async () => {
     const first = await failed();
     const once = await retry(first, { idempotencyKey: 'retry-1' });
     const again = await retry(first, { idempotencyKey: 'retry-1' });
@@ -95,7 +95,7 @@ describe('a payout that repeats another one', () => {
     expect(textOf(other, 'detail')).toContain('belongs to a request that was refused');
   });
 
-  it('repeats none that may still pay', async () => {
+  it('is refused if the first one may still be paid', async () => {
     const open = await payer.send('simulate: never settle');
     expect(await retry(open)).toMatchObject(refused(`${open} is `));
     const first = await failed();
@@ -105,23 +105,23 @@ describe('a payout that repeats another one', () => {
     expect(await retry(first)).toMatchObject(refused(`The bank may have paid ${first}`));
   });
 
-  it('repeats none while news of it waits to be applied, also if the news comes second', async () => {
-    const [known, asked] = [await failed(), await failed()];
+  it('is refused if a report about the first one waits to be applied, even if it arrives later', async () => {
+    const [known, unreported] = [await failed(), await failed()];
     await system.stopWorker();
     await storePaid(known);
     expect(await retry(known)).toMatchObject(refused(`The bank may have paid ${known}`));
-    const pending = await retry(asked);
-    expect(pending).toMatchObject({ status: 202, body: { status: 'pending' } });
-    await storePaid(asked);
+    const answer = await retry(unreported);
+    expect(answer).toMatchObject({ status: 202, body: { status: 'pending' } });
+    await storePaid(unreported);
     await system.startWorker();
-    const decided = await untilStatus(payer.client, textOf(pending, 'id'), 'failed');
+    const decided = await untilStatus(payer.client, textOf(answer, 'id'), 'failed');
     expect(decided.body).toMatchObject({ status_reason: 'retry_refused' });
     // Nor by a retry of the retry.
-    const next = await retry(textOf(pending, 'id'));
-    expect(next).toMatchObject(refused(`The bank may have paid ${textOf(pending, 'id')}`));
+    const next = await retry(textOf(answer, 'id'));
+    expect(next).toMatchObject(refused(`The bank may have paid ${textOf(answer, 'id')}`));
   });
 
-  it('repeats none that the statement of the bank shows as paid, unless the money is back', async () => {
+  it('is refused if the bank’s statement shows the first one as paid, unless the money is back', async () => {
     const first = await failed();
     const { receiveMinor } = await rowOf(system, first);
     const booked = { bankReference: 'bank-1', amountMinor: receiveMinor ?? 0n, currency: 'EUR' };
@@ -136,7 +136,7 @@ describe('a payout that repeats another one', () => {
     expect(await retry(first)).toMatchObject({ status: 201, body: { retry_of: first } });
   });
 
-  it('that is refused is itself what is repeated next', async () => {
+  it('is the one to retry next if it was refused', async () => {
     const first = await failed();
     const answer = await retry(first, { amount: '99999900', idempotencyKey: 'too-much' });
     expect(answer).toMatchObject({ status: 422, body: { code: 'insufficient_funds' } });
@@ -145,7 +145,7 @@ describe('a payout that repeats another one', () => {
     expect(await retry(second)).toMatchObject({ status: 201, body: { retry_of: second } });
   });
 
-  it('repeats none of another account, and none that is not there', async () => {
+  it('is refused for a payout of another account, as for one that does not exist', async () => {
     const first = await failed();
     const other = await openPayer(system);
     const absent = await retry('po_0', { client: other.client });

@@ -38,7 +38,7 @@ afterAll(async () => {
 
 function connectedAs(role: string): Database {
   const database = as.get(role);
-  if (database === undefined) throw new Error(`Nobody is connected as ${role}.`);
+  if (database === undefined) throw new Error(`There is no connection as ${role}.`);
   return database;
 }
 
@@ -49,7 +49,7 @@ const audit = ['operator_actions', 'operator_requests'];
 const priced = ['rates', 'rate_decisions', 'current_rates'];
 const kept = [...ledger, ...audit, ...priced, 'payout_moves', 'events', 'migrations'];
 
-describe.each(databaseRoles)('whoever connects as the %s', (role) => {
+describe.each(databaseRoles)('a connection as the %s role', (role) => {
   it.each([
     'update ledger_balances set amount_minor = amount_minor + 1',
     'delete from ledger_balances',
@@ -85,14 +85,14 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     await expect(connectedAs(role).unsafe(statement)).rejects.toMatchObject(refused);
   });
 
-  it('does not become the owner', async () => {
+  it('cannot become the owner', async () => {
     const owner = new URL(test.url).username;
     await expect(connectedAs(role).unsafe(`set role "${owner}"`)).rejects.toMatchObject(refused);
     const session = connectedAs(role).unsafe(`set session authorization "${owner}"`);
     await expect(session).rejects.toMatchObject(refused);
   });
 
-  it('owns nothing and may alter nothing, whichever table there is', async () => {
+  it('owns no table and may alter none', async () => {
     const rows = await test.database<{ table: string }[]>`
       select c.relname as table from pg_class c
        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'v', 'm', 'p')
@@ -106,20 +106,20 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
     expect(rights).toEqual({ any: false, creates: false });
   });
 
-  it.each(kept)('may not change %s in any of its columns', async (table) => {
+  it.each(kept)('may not update or delete rows of %s', async (table) => {
     const [may] = await test.database`
       select has_any_column_privilege(${`corridor_${role}`}, ${table}, 'update') as update,
              has_table_privilege(${`corridor_${role}`}, ${table}, 'delete') as delete`;
     expect(may).toEqual({ update: false, delete: false });
   });
 
-  it.each(ledger)('may not add to %s by itself', async (table) => {
+  it.each(ledger)('may not insert into %s directly', async (table) => {
     const [may] = await test.database`
       select has_any_column_privilege(${`corridor_${role}`}, ${table}, 'insert') as insert`;
     expect(may).toEqual({ insert: false });
   });
 
-  it('reads every table, also one of a later migration, but for what opens beneficiaries, signs and proves who somebody is', async () => {
+  it('can read every table, including those of later migrations, except keys, secrets and sessions', async () => {
     await test.database`create table later (n int)`;
     const [unread] = await test.database<{ tables: string[] }[]>`
       select coalesce(array_agg(relname::text order by relname), '{}') as tables from pg_class
@@ -140,7 +140,7 @@ describe.each(databaseRoles)('whoever connects as the %s', (role) => {
 });
 
 describe('every function', () => {
-  it('finds what it names in our schema, and not in a temporary one of its caller', async () => {
+  it('resolves names in the public schema, and not in a temporary one of its caller', async () => {
     const rows = await test.database`
       select p.proname as name from pg_proc p join pg_language l on l.oid = p.prolang
        where p.pronamespace = 'public'::regnamespace and l.lanname <> 'sql'
@@ -148,7 +148,7 @@ describe('every function', () => {
     expect(rows).toEqual([]);
   });
 
-  it('that acts as the owner is for those it was granted to', async () => {
+  it('that runs as the owner cannot be called by everybody', async () => {
     const rows = await test.database<{ name: string; everybody: boolean }[]>`
       select p.proname as name, exists (select from aclexplode(p.proacl) where grantee = 0)
                or p.proacl is null as everybody
@@ -159,12 +159,12 @@ describe('every function', () => {
   });
 });
 
-it('rates are put in use by who stores them and who decides on them, and by nobody else', async () => {
+it('rates are put in use by the roles that store them or decide on them, and by no other', async () => {
   const own = await createTestDatabase({ hasRates: false });
   const [operator, api] = [connect(own.urls.operator), connect(own.urls.api)];
   const by = signedBy();
   const [first, second] = ['first', 'second'].map((provider) => ({ provider, isForTests: false }));
-  if (first === undefined || second === undefined) throw new Error('There are two.');
+  if (first === undefined || second === undefined) throw new Error('Two were expected.');
   const store = (provider: typeof first, usd: string, agoMs: number) =>
     storeRates(own.worker, provider, {
       asOf: new Date(Date.now() - agoMs),
@@ -192,7 +192,7 @@ it('rates are put in use by who stores them and who decides on them, and by nobo
   }
 });
 
-it('a move is judged by the table of moves, and not by one that the worker has made', async () => {
+it('a status change is checked against the real table of moves, not a temporary one', async () => {
   const { account } = await createTestAccount(test.database);
   const { id } = await requestPayout(test.database, account.id);
   const moved = connectedAs('worker').begin(async (sql) => {
@@ -218,7 +218,7 @@ async function accepted() {
   });
   await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   const row = await findPayoutById(test.database, id);
-  if (row === undefined) throw new Error('The payout has vanished.');
+  if (row === undefined) throw new Error('The payout does not exist.');
   return row;
 }
 
@@ -238,7 +238,7 @@ const entryOf = (
   payoutId: row.id,
 });
 
-describe('an entry is posted only if it is what its payout comes to:', () => {
+describe('an entry is posted only if it matches its payout:', () => {
   const amount = (row: PayoutRow) => row.sourceMinor ?? 0n;
   const release = (row: PayoutRow, amountMinor: bigint) =>
     entryOf(row, 'release', leg('held', 'available', 'USD', amountMinor));
@@ -249,18 +249,18 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
     await expect(post(release(row, amount(row)))).rejects.toThrow(/comes to: release/);
   });
 
-  it('a hold does not come and go beside what is posted', async () => {
+  it('a release has no other postings that cancel out', async () => {
     const row = await accepted();
     await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
-    const wash = [
+    const cancelingOut = [
       ...leg('held', 'available', 'USD', amount(row)),
       ...leg('available', 'losses', 'USD', 5n),
       ...leg('losses', 'available', 'USD', 5n),
     ];
-    await expect(post(entryOf(row, 'release', wash))).rejects.toThrow(/in both directions/);
+    await expect(post(entryOf(row, 'release', cancelingOut))).rejects.toThrow(/in both directions/);
   });
 
-  it('a hold is released in full, once, and to whom it belongs', async () => {
+  it('a hold is released in full, once, and to its own customer', async () => {
     const row = await accepted();
     const { account: stranger } = await createTestAccount(test.database);
     await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
@@ -291,7 +291,7 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
     );
   });
 
-  it('the rail is owed what the beneficiary gets, to the minor unit', async () => {
+  it('a settlement credits the rail with exactly what the beneficiary receives', async () => {
     const row = await accepted();
     await test.worker`update payouts set status = 'sent' where id = ${row.id}`;
     await test.worker`
@@ -301,10 +301,10 @@ describe('an entry is posted only if it is what its payout comes to:', () => {
         ...leg('held', 'fx_position', 'USD', amount(row)),
         ...leg('fx_position', 'rail_settlement', 'EUR', receiveMinor),
       ]);
-    const owed = row.receiveMinor ?? 0n;
-    await expect(post(settle(owed + 1n))).rejects.toThrow(/not what its payout comes to/);
-    await expect(post(settle(owed - 1n))).rejects.toThrow(/not what its payout comes to/);
-    await post(settle(owed));
+    const receivedMinor = row.receiveMinor ?? 0n;
+    await expect(post(settle(receivedMinor + 1n))).rejects.toThrow(/not what its payout comes to/);
+    await expect(post(settle(receivedMinor - 1n))).rejects.toThrow(/not what its payout comes to/);
+    await post(settle(receivedMinor));
   });
 });
 
@@ -329,17 +329,17 @@ describe('a step is posted after the one that it follows, or together with it:',
       ...leg('fx_position', 'available', 'USD', amount(row.netMinor)),
       ...leg('rail_settlement', 'fx_position', 'EUR', amount(row.receiveMinor)),
     ]);
-  const outOfTurn = /not what its payout comes to/;
+  const mismatch = /not what its payout comes to/;
 
-  it('a return not without a settlement', async () => {
+  it('a return needs a settlement', async () => {
     const row = await accepted();
     await move(row, 'sent', 'settled', 'returned');
-    await expect(post(giveBack(row))).rejects.toThrow(outOfTurn);
-    await expect(post(giveBack(row), settle(row))).rejects.toThrow(outOfTurn);
+    await expect(post(giveBack(row))).rejects.toThrow(mismatch);
+    await expect(post(giveBack(row), settle(row))).rejects.toThrow(mismatch);
     await post(settle(row), giveBack(row));
   });
 
-  it('nor after one that was undone', async () => {
+  it('a return needs a settlement that was not reversed', async () => {
     const row = await accepted();
     await move(row, 'sent', 'settled');
     await post(settle(row));
@@ -350,10 +350,10 @@ describe('a step is posted after the one that it follows, or together with it:',
              currency from ledger_entries
        where payout_id = ${row.id} and kind = 'settle'`;
     await move(row, 'returned');
-    await expect(post(giveBack(row))).rejects.toThrow(outOfTurn);
+    await expect(post(giveBack(row))).rejects.toThrow(mismatch);
   });
 
-  it('nothing without a hold of its own, whatever else the customer has held', async () => {
+  it('a settlement or a release needs the hold of its own payout', async () => {
     const holder = await accepted();
     const unheld = async () => {
       const { id } = await requestPayout(test.database, holder.accountId);
@@ -363,19 +363,19 @@ describe('a step is posted after the one that it follows, or together with it:',
                rate = 0.89, mid = 0.9, fee_terms_id = 1, beneficiary_version = 1
          where id = ${id}`;
       const row = await findPayoutById(test.database, id);
-      if (row === undefined) throw new Error('The payout has vanished.');
+      if (row === undefined) throw new Error('The payout does not exist.');
       return row;
     };
     const [settled, failed] = [await unheld(), await unheld()];
     await move(settled, 'sent', 'settled');
     await move(failed, 'failed');
-    await expect(post(settle(settled))).rejects.toThrow(outOfTurn);
+    await expect(post(settle(settled))).rejects.toThrow(mismatch);
     const release = leg('held', 'available', 'USD', amount(failed.sourceMinor));
-    await expect(post(entryOf(failed, 'release', release))).rejects.toThrow(outOfTurn);
+    await expect(post(entryOf(failed, 'release', release))).rejects.toThrow(mismatch);
   });
 });
 
-describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role) => {
+describe.each(['api', 'operator', 'worker'] as const)('the %s role can fund', (role) => {
   const fund = async (mode: 'test' | 'live', postings: readonly Posting[]) => {
     const { account } = await createTestAccount(test.database, { mode, funds: { EUR: 100n } });
     const owned = { mode, accountId: account.id, payoutId: null } as const;
@@ -383,19 +383,19 @@ describe.each(['api', 'operator', 'worker'] as const)('the %s puts money', (role
     return listBalances(test.database, account.id);
   };
 
-  it('on a test account', async () => {
+  it('a test account', async () => {
     expect(await fund('test', leg('funding', 'available', 'EUR', 5n))).toMatchObject([
       { availableMinor: 105n },
     ]);
   });
 
-  it('on no live account, and takes none away', async () => {
+  it('no live account, and cannot take money from any', async () => {
     const more = leg('funding', 'available', 'EUR', 5n);
     await expect(fund('live', more)).rejects.toMatchObject(refused);
     const less = leg('available', 'funding', 'EUR', 5n);
     await expect(fund('test', less)).rejects.toMatchObject(refused);
-    const elsewhere = leg('fx_position', 'available', 'EUR', 5n);
-    await expect(fund('test', elsewhere)).rejects.toMatchObject(refused);
+    const wrongAccount = leg('fx_position', 'available', 'EUR', 5n);
+    await expect(fund('test', wrongAccount)).rejects.toMatchObject(refused);
   });
 });
 
@@ -427,12 +427,12 @@ async function postLists(role: string, changes: Readonly<Record<string, string |
       ${lists.actions}::text::text[], ${lists.reverses}::text::bigint[])`;
 }
 
-describe('the lists of entries are counted from 1, each as long as its others:', () => {
-  it('what is checked as one entry is not posted as another', async () => {
+describe('the lists of post_entries must start at 1 and have matching lengths:', () => {
+  it('an entry cannot be checked as one and posted as another', async () => {
     const { account: live } = await createTestAccount(test.database, { mode: 'live' });
     const row = await accepted();
     await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
-    const owed = row.receiveMinor ?? 0n;
+    const receivedMinor = row.receiveMinor ?? 0n;
     const posted = postLists('worker', {
       payouts: `{null,${row.id}}`,
       entryKinds: '[0:1]={fund,late_payment}',
@@ -441,7 +441,7 @@ describe('the lists of entries are counted from 1, each as long as its others:',
       entries: '{1,2}',
       sources: '{funding,suspense}',
       targets: '{available,rail_settlement}',
-      amounts: `{100000000,${owed}}`,
+      amounts: `{100000000,${receivedMinor}}`,
     });
     await expect(posted).rejects.toThrow(unevenLists);
     expect(await listBalances(test.database, live.id)).toContainEqual(
@@ -449,7 +449,7 @@ describe('the lists of entries are counted from 1, each as long as its others:',
     );
   });
 
-  it('and the API moves nothing but its test money', async () => {
+  it('the API cannot move anything but test money', async () => {
     const moved = postLists('api', {
       entryKinds: '{{fund}}',
       modes: '{live}',
@@ -492,16 +492,16 @@ describe('the lists of entries are counted from 1, each as long as its others:',
     { actions: '{null}', reverses: '{{null}}' },
     { actions: '{null}' },
     { reverses: '{null}' },
-  ])('not %j', async (changes) => {
+  ])('refused: %j', async (changes) => {
     await expect(postLists('api', changes)).rejects.toThrow(unevenLists);
   });
 
-  it('and no transfer of an entry is left out because it names no account', async () => {
+  it('a transfer without a currency is refused, not left out', async () => {
     const posted = postLists('api', { currencies: '{EUR,null}' });
     await expect(posted).rejects.toThrow(/null value in column "currency"/);
   });
 
-  it('and nothing is posted where nothing is given', async () => {
+  it('empty lists post nothing', async () => {
     await postLists('api', {});
     const ofEntries = ['payouts', 'entryKinds', 'modes', 'owners'];
     const ofTransfers = ['entries', 'sources', 'targets', 'currencies', 'amounts'];
@@ -510,7 +510,7 @@ describe('the lists of entries are counted from 1, each as long as its others:',
   });
 });
 
-it.each(['api', 'operator'])('the %s posts no entry of a payout', async (role) => {
+it.each(['api', 'operator'])('the %s role cannot post an entry of a payout', async (role) => {
   const row = await accepted();
   await test.worker`update payouts set status = 'failed' where id = ${row.id}`;
   const postings = leg('held', 'available', 'USD', row.sourceMinor ?? 0n);
@@ -518,11 +518,11 @@ it.each(['api', 'operator'])('the %s posts no entry of a payout', async (role) =
   await expect(posted).rejects.toMatchObject(refused);
 });
 
-it('a login gets the password that it is given last', async () => {
+it('a login has the password that was set last', async () => {
   const [first, second] = ['first', 'second'].map((password) =>
     loginUrls(test.url, () => password),
   );
-  if (first === undefined || second === undefined) throw new Error('There are two.');
+  if (first === undefined || second === undefined) throw new Error('Two were expected.');
   const canLogIn = async (url: string) => {
     const database = connect(url);
     try {

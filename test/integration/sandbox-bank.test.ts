@@ -45,7 +45,7 @@ async function startReceiver(statuses: number[] = []) {
     const signature = String(request.headers['bank-signature']);
     callbacks.push({ raw: Buffer.concat(parts).toString(), signature, status });
     response.writeHead(status).end();
-    for (const look of waiting) look();
+    for (const check of waiting) check();
   }
   const server = createServer((request, response) => void receive(request, response));
   server.listen(0, '127.0.0.1');
@@ -59,13 +59,13 @@ async function startReceiver(statuses: number[] = []) {
   /** Resolves when a callback has made the condition true; only the test's timeout limits the wait. */
   const until = (isTrue: () => boolean) =>
     new Promise<void>((resolve) => {
-      const look = () => {
+      const check = () => {
         if (!isTrue()) return;
-        waiting.delete(look);
+        waiting.delete(check);
         resolve();
       };
-      waiting.add(look);
-      look();
+      waiting.add(check);
+      check();
     });
   const events = async (key: string, count = 1): Promise<Event[]> => {
     await until(() => eventsOf(key).length >= count);
@@ -214,7 +214,7 @@ test('a transfer is in the journal before it is answered', async () => {
   ]);
 });
 
-test('nothing is answered or called back before what it rests on is on disk', async () => {
+test('nothing is answered or called back before the journal is on disk', async () => {
   const journal = await openJournal(join(folder, 'held.jsonl'));
   let release = () => {};
   const disk = new Promise<void>((resolve) => {
@@ -275,7 +275,7 @@ test('without an order a transfer settles and is called back with what the journ
   expect(await lookup('po_1')).toMatchObject({ state: 'settled', amount: '1250', at: settled?.at });
 });
 
-test('every listed order is understood, whatever its letters and wherever it stands', () => {
+test('every listed order is understood, in any letter case and at any place', () => {
   for (const { order } of simulateOrders) {
     const text = order.replace('CODE', 'AC04').replace('DURATION', '2s');
     const usual = planOf(`Invoice 17 simulate: ${text}`);
@@ -360,7 +360,7 @@ test('simulate: delay settles no earlier than ordered', async () => {
   expect(delayMs).toBeGreaterThanOrEqual(600);
 });
 
-test('simulate: timeout then settle pays without answering; a repetition learns of it', async () => {
+test('simulate: timeout then settle pays without answering; a repeated request gets the answer', async () => {
   const order = transfer('po_1', 'simulate: timeout then settle');
   const hangUp = new AbortController();
   const silence = call('/transfers', order, { signal: hangUp.signal });
@@ -382,7 +382,7 @@ test('simulate: timeout then nothing neither answers nor records, every time', a
   expect(await readFile(journalPath, 'utf8')).toBe('');
 });
 
-test('a stop does not wait for a request that is kept without an answer', async () => {
+test('a stop does not wait for a request that is left unanswered', async () => {
   const silence = call('/transfers', transfer('po_1', 'simulate: timeout then settle'));
   const broken = expect(silence).rejects.toThrow('fetch failed');
   await receiver.events('po_1');
@@ -486,7 +486,7 @@ test('a void is too late once the bank has a transfer, settled or not', async ()
   expect(await voided('po_2')).toEqual({ key: 'po_2', outcome: 'too_late', state: 'settled' });
 });
 
-test('a kill loses nothing that was answered: the next run goes on where this one stood', async () => {
+test('a kill loses nothing that was answered: the next run continues from there', async () => {
   const answer = await submit(transfer('po_1', 'simulate: return AM04 after 800ms'));
   await submit(transfer('po_2', 'simulate: reject AC04'));
   await receiver.events('po_1');
@@ -508,19 +508,19 @@ test('a kill loses nothing that was answered: the next run goes on where this on
   expect((await typesOf('po_1')).filter((type) => type === 'settled')).toHaveLength(1);
 });
 
-test('news that was not taken before a restart is sent after it, under the same id', async () => {
-  const deaf = await startReceiving(Array.from({ length: 50 }, () => 503));
+test('an event that was not accepted before a restart is sent after it, under the same id', async () => {
+  const failing = await startReceiving(Array.from({ length: 50 }, () => 503));
   const path = join(folder, 'deaf.jsonl');
-  bank = await start(path, deaf.url);
+  bank = await start(path, failing.url);
   await submit(transfer('po_1'));
-  await deaf.until(() => deaf.callbacks.length > 0);
+  await failing.until(() => failing.callbacks.length > 0);
   await stop();
-  const refused = callbackBody.parse(JSON.parse(deaf.callbacks[0]?.raw ?? ''));
+  const refused = callbackBody.parse(JSON.parse(failing.callbacks[0]?.raw ?? ''));
   bank = await start(path, receiver.url);
   expect(await receiver.events('po_1')).toEqual(refused.events);
 });
 
-test('news that was taken is not sent again after a restart', async () => {
+test('an event that was accepted is not sent again after a restart', async () => {
   await submit(transfer('po_1'));
   await receiver.events('po_1');
   // The next callback is sent only after the previous acknowledgement is in the journal.
@@ -538,7 +538,7 @@ test('a journal that cannot be understood stops the start and names the line', a
   await expect(start(path, receiver.url)).rejects.toThrow(`${path}:1`);
 });
 
-test('a callback is repeated until it is taken, signed each time over what it carries', async () => {
+test('a callback is repeated until it is accepted, with a valid signature each time', async () => {
   const faulty = await startReceiving([500, 302]);
   const log: string[] = [];
   bank = await start(join(folder, 'faulty.jsonl'), faulty.url, log);
@@ -603,7 +603,7 @@ function transfersTo(count: number, ibanOf: (index: number) => string): readonly
   }));
 }
 
-test('one transfer that the bank cannot read does not hold up those beside it', async () => {
+test('one transfer that the bank cannot read does not hold up the others', async () => {
   const rail = createSandboxRail({ url: bank.url, apiToken });
   onTestFinished(() => rail.close());
   // The bank accepts account numbers of up to 100 characters, and refuses the whole request otherwise.
@@ -618,7 +618,7 @@ test('one transfer that the bank cannot read does not hold up those beside it', 
   expect([...kinds.values()].every((kind) => kind === 'accepted')).toBe(true);
 });
 
-test('a bank that refuses every request is not asked for ever, and no half is sent late', async () => {
+test('a bank that refuses every request gets a limited number, and no half is sent late', async () => {
   let requests = 0;
   const server = createServer((request, response) => {
     requests += 1;

@@ -48,17 +48,17 @@ function delivery(url: string, account = 'acct_1') {
 
 describe('the sender', () => {
   it('posts the signed bytes, and counts 2xx alone as delivered', async () => {
-    const got: { request?: IncomingMessage; body?: Promise<string> } = {};
+    const received: { request?: IncomingMessage; body?: Promise<string> } = {};
     const { url } = await receiver((request, response) => {
-      got.request = request;
-      got.body = text(request);
+      received.request = request;
+      received.body = text(request);
       response.writeHead(204).end();
     });
     const outcome = await sender().send(delivery(url));
     expect(outcome).toEqual({ kind: 'delivered', status: 204 });
-    const headers = got.request?.headers ?? {};
-    expect(got.request?.method).toBe('POST');
-    expect(got.request?.url).toBe('/hooks?x=1');
+    const headers = received.request?.headers ?? {};
+    expect(received.request?.method).toBe('POST');
+    expect(received.request?.url).toBe('/hooks?x=1');
     expect(headers).toMatchObject({
       'user-agent': 'Corridor-Webhooks/1',
       'content-type': 'application/json',
@@ -69,14 +69,14 @@ describe('the sender', () => {
         'webhook-timestamp': String(headers['webhook-timestamp']),
         'webhook-signature': String(headers['webhook-signature']),
       },
-      body: (await got.body) ?? '',
+      body: (await received.body) ?? '',
       secrets,
       nowSeconds: 1_800_000_000,
     });
     expect(verified).toBe(true);
   });
 
-  it('uses its connections again', async () => {
+  it('reuses its connections', async () => {
     const { url, server } = await receiver((request, response) => {
       request.resume().on('end', () => response.end('thank you'));
     });
@@ -89,26 +89,26 @@ describe('the sender', () => {
   });
 
   // Within less than the 4 s for which undici keeps an idle connection by default.
-  it('closes the pool used least recently, but not under its last request', {
+  it('closes the pool used least recently, but not before its last request has ended', {
     timeout: 2_000,
   }, async () => {
     const waiting: ServerResponse[] = [];
     const slow = await receiver((_, response) => void waiting.push(response));
     const quick = await receiver((_, response) => response.end());
-    const asked = once(slow.server, 'request');
+    const requested = once(slow.server, 'request');
     const disconnected = new Promise((resolve) => {
       slow.server.on('connection', (socket) => socket.on('close', resolve));
     });
     const made = sender(open, { maxPools: 1 });
     const outcome = made.send(delivery(slow.url));
-    await asked;
+    await requested;
     expect(await made.send(delivery(quick.url))).toMatchObject({ kind: 'delivered' });
     for (const response of waiting) response.end();
     expect(await outcome).toMatchObject({ kind: 'delivered' });
     await disconnected;
   });
 
-  it('keeps no customer waiting for the connections of another to the same host', async () => {
+  it('keeps no customer waiting for another’s connections to the same host', async () => {
     const waiting: ServerResponse[] = [];
     const { url, server } = await receiver((request, response) => {
       if (request.url === '/slow') waiting.push(response);
@@ -158,7 +158,7 @@ describe('the sender', () => {
     expect(outcome).toMatchObject({ kind: 'refused', status: 500, answer: 'half an ans' });
   });
 
-  it('reads no endless answer to its end', async () => {
+  it('stops reading an endless answer', async () => {
     const { url, server } = await receiver((_, response) => {
       response.writeHead(400);
       const chunk = Buffer.alloc(16 * 1024, 'x');
@@ -176,7 +176,7 @@ describe('the sender', () => {
     await disconnected;
   });
 
-  it('tells a receiver that is gone', async () => {
+  it('reports a receiver that answers 410 as gone', async () => {
     const { url } = await receiver((_, response) => response.writeHead(410).end('gone'));
     const outcome = await sender().send(delivery(url));
     expect(outcome).toEqual({ kind: 'gone', status: 410, answer: 'gone' });
@@ -184,7 +184,7 @@ describe('the sender', () => {
 
   it.each([
     ['control characters', Buffer.from('a\0b\x1b[31m\x7f\u0085\tc\r\nd'), 'a�b�[31m��\tc\r\nd'],
-    ['what changes the direction of text', Buffer.from('a\u202eb'), 'a�b'],
+    ['a change of text direction', Buffer.from('a\u202eb'), 'a�b'],
     ['bytes that are not UTF-8', Buffer.from([0x61, 0xff, 0xc3, 0x28, 0x62]), 'a��(b'],
     ['half of a character at the end', Buffer.from(`${'x'.repeat(2_047)}é`), 'x'.repeat(2_047)],
   ])('shows an answer with %s as text', async (_, sent, answer) => {
@@ -207,7 +207,7 @@ describe('the sender', () => {
     expect('retryAfterMs' in outcome ? outcome.retryAfterMs : undefined).toBe(retryAfterMs);
   });
 
-  it('tells a receiver that is not there, or hangs up', async () => {
+  it('reports a receiver that hangs up or does not listen as unreachable', async () => {
     const { url, server } = await receiver((request) => request.socket.destroy());
     expect(await sender().send(delivery(url))).toMatchObject({
       kind: 'unreachable',
@@ -221,7 +221,7 @@ describe('the sender', () => {
     });
   });
 
-  it('sends nothing to what the policy forbids', async () => {
+  it('sends nothing to an address that the policy forbids', async () => {
     const requests: unknown[] = [];
     const { url, server } = await receiver((request, response) => {
       requests.push(request);
@@ -240,7 +240,7 @@ describe('the sender', () => {
     expect(requests).toHaveLength(0);
   });
 
-  it('does not take a mistake of ours for a failure of the receiver', async () => {
+  it('throws on its own errors, and does not blame the receiver', async () => {
     const { url } = await receiver((_, response) => response.end());
     await expect(sender().send({ ...delivery(url), secrets: ['whsec_'] })).rejects.toThrow('bytes');
   });
@@ -256,7 +256,7 @@ describe('the sender with an egress proxy', () => {
     return { proxy, send: sender(policy, { lookups, proxyUrl }).send };
   }
 
-  it('has it connect to the address that was checked, and posts the bytes', async () => {
+  it('connects through it to the address that was checked, and posts the bytes', async () => {
     const [from, bodies]: [string[], Promise<string>[]] = [[], []];
     const { url } = await receiver((request, response) => {
       from.push(String(request.socket.remotePort));
@@ -275,7 +275,7 @@ describe('the sender with an egress proxy', () => {
     expect(from).toEqual(proxy.ports());
   });
 
-  it('begins TLS with the receiver itself, by its name', async () => {
+  it('negotiates TLS with the receiver itself, by its name', async () => {
     const begun = Promise.withResolvers<Buffer>();
     const { url, server } = await receiver(() => undefined);
     server.on('connection', (socket) => {
@@ -293,7 +293,7 @@ describe('the sender with an egress proxy', () => {
     expect(proxy.asked()).toEqual([new URL(url).host]);
   });
 
-  it('asks it for no address that is refused', async () => {
+  it('does not ask it for a blocked address', async () => {
     const { url } = await receiver((_, response) => response.end());
     const policy = { allowInsecure: true, allowPrivateAddresses: false };
     const { proxy, send } = await proxied({ policy });
@@ -303,7 +303,7 @@ describe('the sender with an egress proxy', () => {
     expect(proxy.asked()).toEqual([]);
   });
 
-  it('says of what it refuses what it says of every refused address', async () => {
+  it('reports an address that the proxy refuses as any blocked address', async () => {
     const { url } = await receiver((_, response) => response.end());
     const { proxy, send } = await proxied({ deniedPort: new URL(url).port });
     expect(await send(delivery(url))).toEqual({
@@ -314,7 +314,7 @@ describe('the sender with an egress proxy', () => {
     expect(proxy.ports()).toEqual([]);
   });
 
-  it('blames a receiver that is not there, and no receiver for a proxy that is not', async () => {
+  it('reports an absent receiver as unreachable, and throws if the proxy is absent', async () => {
     const { url, server } = await receiver((_, response) => response.end());
     server.close();
     const { proxy, send } = await proxied({});

@@ -88,8 +88,8 @@ async function sessionOf(identity: string) {
   return sessionForm.parse(body);
 }
 
-describe('an operator whom the provider vouches for', () => {
-  it('gets a key that works in their role for eight hours, and the audit says so', async () => {
+describe('an operator who signs in through the provider', () => {
+  it('gets a key with their role for eight hours, recorded in the audit log', async () => {
     const session = await sessionOf(await add('ida', 'operate'));
     expect(session).toMatchObject({ operator: 'ida', role: 'operate' });
     const leftMs = Date.parse(session.ends_at) - Date.now();
@@ -108,7 +108,7 @@ describe('an operator whom the provider vouches for', () => {
     ]);
   });
 
-  it('has no key once the session has ended', async () => {
+  it('cannot use the key after the session has ended', async () => {
     const { key } = await sessionOf(await add('sven'));
     await operators.begin(async (sql) => {
       expect(await operatorOf(sql, key)).toBe('sven');
@@ -138,7 +138,7 @@ describe('an operator whom the provider vouches for', () => {
           ...{ name, role: null, identity: `another-of-${name}` },
         }),
     ],
-  ])('who is %s has no session any more, and begins none', async (what, change) => {
+  ])('who is %s loses the session and cannot start another', async (what, change) => {
     const name = `ends-${what.replaceAll(' ', '-')}`;
     const { key } = await sessionOf(await add(name));
     await change(name);
@@ -150,19 +150,19 @@ describe('an operator whom the provider vouches for', () => {
     ]);
   });
 
-  it('gives themselves no key that would outlast the session', async () => {
+  it('cannot issue themselves a key that would outlast the session', async () => {
     const { key } = await sessionOf(await add('hugo', 'admin'));
     const own = { operatorKey: key, reason: 'for the weekend' };
-    const asked = { name: 'hugo', role: null };
-    await expect(giveOperatorKey(operators, own, 'roll', asked)).rejects.toThrow(
+    const identity = { name: 'hugo', role: null };
+    await expect(giveOperatorKey(operators, own, 'roll', identity)).rejects.toThrow(
       'hugo signs in: another admin replaces that.',
     );
     await expect(
-      giveOperatorIdentity(operators, own, 'roll', { ...asked, identity: 'a-private-account' }),
+      giveOperatorIdentity(operators, own, 'roll', { ...identity, identity: 'a-private-account' }),
     ).rejects.toThrow('hugo signs in: another admin replaces that.');
   });
 
-  it('is known letter by letter', async () => {
+  it('is matched by the exact identity, including its case', async () => {
     const identity = 'samlp|corp|Alma@Example.com';
     const flags = { role: 'view', identity };
     await shown(() => addOperator(called({ database: operators }, 'alma', flags)));
@@ -171,7 +171,7 @@ describe('an operator whom the provider vouches for', () => {
     expect(status).toBe(403);
   });
 
-  it('is no admin whom the owner can count on while the provider is away', async () => {
+  it('does not count as an admin with a key of their own', async () => {
     const before = await transaction(test.database, (sql) => countOtherAdmins(sql, 'nobody'));
     await add('wilma', 'admin');
     expect(await transaction(test.database, (sql) => countOtherAdmins(sql, 'nobody'))).toBe(before);
@@ -181,7 +181,7 @@ describe('an operator whom the provider vouches for', () => {
     );
   });
 
-  it('shares an identity with nobody, but may have that of somebody who has left', async () => {
+  it('cannot share an identity, but may take over that of a revoked operator', async () => {
     const identity = await add('first');
     await expect(add('second', 'view', identity)).rejects.toThrow(
       'Another operator has the identity sub-of-first.',
@@ -224,12 +224,12 @@ describe('a token is refused', () => {
     ['issued long ago', '"iat"', () => changed({ iat: nowS() - 700 })],
     ['without a subject', '"sub"', () => changed({ sub: undefined })],
     ['with an empty subject', 'no sub', () => changed({ sub: '' })],
-    ['with a subject that is no text', 'no sub', () => changed({ ...aNumber })],
+    ['with a subject that is not text', 'no sub', () => changed({ ...aNumber })],
     ['with a subject that the database cannot keep', 'no sub', () => changed({ sub: 'a\u0000b' })],
-    ['without an end', '"exp"', () => changed({ exp: undefined })],
+    ['without an expiry', '"exp"', () => changed({ exp: undefined })],
     ['issued to another client', 'another client', () => changed({ azp: 'another-client' })],
-    ['for several', 'another client', () => changed({ aud: [clientId, 'another-client'] })],
-    ['for access', 'expected an ID token', () => changed({}, 'at+jwt')],
+    ['for several clients', 'another client', () => changed({ aud: [clientId, 'another-client'] })],
+    ['that is an access token', 'expected an ID token', () => changed({}, 'at+jwt')],
     [
       'that somebody else has signed',
       'signature verification failed',
@@ -240,7 +240,7 @@ describe('a token is refused', () => {
       'no applicable key',
       () => provider.idToken(person, 'JWT', provider.newKey()),
     ],
-    ['that nobody has signed', '"alg"', () => handMade({ alg: 'none' }, () => '')],
+    ['that is not signed', '"alg"', () => handMade({ alg: 'none' }, () => '')],
     [
       'signed with the public key as a secret',
       '"alg"',
@@ -252,11 +252,11 @@ describe('a token is refused', () => {
         );
       },
     ],
-    ['that is none', 'Invalid Compact JWS', () => 'a-password'],
-  ])('%s', async (_what, words, make) => {
+    ['that is not a token', 'Invalid Compact JWS', () => 'a-password'],
+  ])('%s', async (_what, message, make) => {
     const { status, body } = await open(await make());
     expect(status).toBe(401);
-    expect(refusalForm.parse(body).message).toContain(words);
+    expect(refusalForm.parse(body).message).toContain(message);
   });
 
   it('that is missing', async () => {
@@ -267,15 +267,15 @@ describe('a token is refused', () => {
     ]);
   });
 
-  it('but not one for several that was issued to us', async () => {
+  it('but not one for several clients that was issued to this one', async () => {
     const token = await changed({ aud: [clientId, 'another-client'], azp: clientId });
     expect((await open(token)).status).toBe(201);
   });
 
-  it('of who is no operator', async () => {
+  it('of somebody who is not an operator', async () => {
     const { status, body } = await open(await provider.idToken({ sub: 'a-stranger' }));
     expect([status, body]).toEqual([403, { message: 'No operator has the identity a-stranger.' }]);
-    await eventually('the refusal in the log', 20_000, () =>
+    await eventually('the refusal is logged', 20_000, () =>
       serviceLog.find(
         (line) => line.includes('a sign-in is refused') && line.includes('a-stranger'),
       ),
@@ -283,7 +283,7 @@ describe('a token is refused', () => {
   });
 });
 
-it('an address is an identity if the provider has verified it, in any letters', async () => {
+it('an email address is an identity, in any letter case, if the provider has verified it', async () => {
   const byAddress = await startService({ OIDC_IDENTITY_CLAIM: 'email' });
   await add('maria', 'approve', 'maria@example.com');
   await add('kim', 'approve', 'kim@example.com');
@@ -316,20 +316,20 @@ it('the provider may change its keys, go away and come back', async () => {
     const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }));
     return status === 201 || undefined;
   });
-  const late = await startService();
+  const second = await startService();
   try {
     await provider.goAway();
-    expect(await open(await provider.idToken({ sub: 'sub-of-rosa' }), late.announced)).toEqual({
+    expect(await open(await provider.idToken({ sub: 'sub-of-rosa' }), second.announced)).toEqual({
       ...{
         status: 503,
         body: { message: 'The OpenID provider does not answer. Try again later.' },
       },
     });
     await provider.comeBack();
-    const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }), late.announced);
+    const { status } = await open(await provider.idToken({ sub: 'sub-of-rosa' }), second.announced);
     expect(status).toBe(201);
   } finally {
-    await late.stop();
+    await second.stop();
   }
 });
 
@@ -337,7 +337,7 @@ it.each([
   ['an error', [500, 'out of order']],
   ['a page', [200, '<html>']],
   ['no keys', [200, '{"keys":5}']],
-] as const)('a provider that answers with %s has a fault, not the token', async (_what, answer) => {
+] as const)('an answer of the provider with %s is a fault of the provider, not of the token', async (_what, answer) => {
   const service = await startService();
   provider.answerForKeys(answer);
   try {
@@ -354,7 +354,7 @@ it.each([
   }
 });
 
-it('a provider by https has its keys by https too', async () => {
+it('an https provider must serve its keys by https too', async () => {
   const { ca, server: own } = await makeCertificates();
   const [cert, key] = await Promise.all([readFile(own.cert), readFile(own.key)]);
   const keys = await (await fetch(`${provider.issuer}/jwks`)).text();
@@ -383,19 +383,19 @@ it('a provider by https has its keys by https too', async () => {
   }
 });
 
-it('however many sign in at first, the provider is asked once where its keys are', async () => {
+it('concurrent first sign-ins fetch the provider’s configuration once', async () => {
   const service = await startService();
   try {
     provider.asked.length = 0;
     await Promise.all(Array.from({ length: 20 }, () => open('a-password', service.announced)));
-    const asked = provider.asked.filter((path) => path.endsWith('/openid-configuration'));
-    expect(asked.length).toBe(1);
+    const fetches = provider.asked.filter((path) => path.endsWith('/openid-configuration'));
+    expect(fetches.length).toBe(1);
   } finally {
     await service.stop();
   }
 });
 
-it('a database that refuses the service is not called a provider that does not answer', async () => {
+it('a database that refuses the service is not reported as an unavailable provider', async () => {
   const service = await startService({ DATABASE_URL: test.urls.api });
   try {
     expect(await open(await provider.idToken({ sub: 'sub-of-nina' }), service.announced)).toEqual({
@@ -409,7 +409,7 @@ it('a database that refuses the service is not called a provider that does not a
   }
 });
 
-it('the login of the service reads nothing, and begins sessions alone', async () => {
+it('the database login of the service can only start sessions, and reads nothing', async () => {
   for (const read of ['operators', 'operator_sessions', 'payouts', 'operator_actions']) {
     await expect(signIn`select from ${signIn(read)}`).rejects.toMatchObject({ code: '42501' });
     await expect(test.api`select from operator_sessions`).rejects.toMatchObject({ code: '42501' });
@@ -481,7 +481,7 @@ describe('corridor sign-in', () => {
     }
   });
 
-  it('says what is wrong where the service or the provider is another one, and no more', async () => {
+  it('reports what is wrong with a misconfigured service or provider, and no more', async () => {
     const runAt = async (url: string) => {
       const env = { PATH: process.env['PATH'], CORRIDOR_SIGN_IN_URL: url };
       const cli = promisify(execFile)(process.execPath, [program('cli/main.js'), 'sign-in'], {
@@ -492,18 +492,18 @@ describe('corridor sign-in', () => {
         (error: unknown) => error,
       );
     };
-    const isNone = (url: string) => `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
+    const notAService = (url: string) => `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
     // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
-    expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: isNone(`${issuer}/provider`) });
+    expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: notAService(`${issuer}/provider`) });
     const page = createServer((request, response) => {
-      const told = JSON.stringify({ issuer: `${issuer}/realm`, client_id: clientId });
-      response.end(request.url === '/provider' ? told : '<html>');
+      const configuration = JSON.stringify({ issuer: `${issuer}/realm`, client_id: clientId });
+      response.end(request.url === '/provider' ? configuration : '<html>');
     });
     const at = await listen(page, '127.0.0.1', 0);
     try {
       const url = `${at}/corridor`;
-      expect(await runAt(url)).toMatchObject({ code: 3, stderr: isNone(`${url}/provider`) });
+      expect(await runAt(url)).toMatchObject({ code: 3, stderr: notAService(`${url}/provider`) });
       expect(await runAt(`${at}/`)).toMatchObject({
         ...{ code: 3, stderr: expect.stringMatching(/^http:\S+\/realm cannot sign you in: .*\n$/) },
       });
