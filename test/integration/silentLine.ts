@@ -8,33 +8,33 @@ export type SilentLine = {
    * anything later. Resolves when this many connections are silent. What the words confirm is then
    * done, but the clients do not know it.
    */
-  readonly keepBack: (words: string, connections: number) => Promise<void>;
+  readonly keepBack: (expected: string, connections: number) => Promise<void>;
   readonly close: () => Promise<void>;
 };
 
 /** Opens a forwarder to the server of a URL. It forwards everything until a test interferes. */
 export async function openSilentLine(target: string): Promise<SilentLine> {
-  let words = '';
-  let speaking = 0;
+  let expected = '';
+  let remaining = 0;
   let done = () => {};
-  const { url, close } = await openLine(target, (client, dial) => {
+  const { url, close } = await openLine(target, (client, connect) => {
     let isSilent = false;
-    dial().on('data', (said: Buffer) => {
-      if (!isSilent && speaking > 0 && said.includes(words)) {
+    connect().on('data', (data: Buffer) => {
+      if (!isSilent && remaining > 0 && data.includes(expected)) {
         isSilent = true;
-        speaking -= 1;
-        if (speaking === 0) done();
+        remaining -= 1;
+        if (remaining === 0) done();
       }
-      if (!isSilent) client.write(said);
+      if (!isSilent) client.write(data);
     });
   });
   return {
     url,
     close,
-    keepBack: (wanted, connections) =>
+    keepBack: (text, connections) =>
       new Promise((resolve) => {
-        words = wanted;
-        speaking = connections;
+        expected = text;
+        remaining = connections;
         done = resolve;
       }),
   };

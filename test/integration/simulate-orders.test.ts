@@ -103,12 +103,12 @@ function eventTypesOf({ history }: Ending): readonly string[] {
 
 function endingOf(order: string): Ending {
   const ending = orderEndings[order];
-  if (ending === undefined) throw new Error(`No ending of ${order} is known.`);
+  if (ending === undefined) throw new Error(`There is no ending for ${order}.`);
   return { ...ending, ...hastened[order] };
 }
 
 describe('an order of the sandbox bank', () => {
-  it('has a test, whichever it is', () => {
+  it('has a test for each', () => {
     expect(Object.keys(orderEndings)).toEqual(simulateOrders.map(({ order }) => order));
   });
 
@@ -130,10 +130,10 @@ describe('an order of the sandbox bank', () => {
 
     expect(await journalOf(system, id)).toEqual(ending.journal);
     const expected = expectedPostings(row);
-    const wanted = ending.entries.map((kind) => [kind, expected[kind]]);
+    const entries = ending.entries.map((kind) => [kind, expected[kind]]);
     expect(await postingsOf(system.database, id)).toEqual({
       accept: expected.accept,
-      ...Object.fromEntries(wanted),
+      ...Object.fromEntries(entries),
     });
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
     expect(await payer.balance()).toEqual(balanceAfter(ending, row.feeMinor ?? 0n));
@@ -173,7 +173,7 @@ async function expectWebhooks(id: string, secret: string, ending: Ending): Promi
 }
 
 describe('money that may be on its way', () => {
-  it('stays held, however often the payout is looked at after it was parked', async () => {
+  it('stays held, however often the parked payout is woken', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then nothing');
     await hastened['timeout then nothing']?.hasten(system, id);
@@ -195,7 +195,7 @@ describe('money that may be on its way', () => {
     expect(await journalOf(system, id)).toEqual([]);
   });
 
-  it('is booked once where every callback comes four times', async () => {
+  it('is booked once if each callback arrives four times', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: duplicate callbacks');
     await untilStatus(payer.client, id, 'settled');

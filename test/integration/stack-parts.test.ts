@@ -43,7 +43,7 @@ const nodePart = async (script: string, more: Partial<ProcessOptions> = {}) => {
 };
 
 describe('a process of the stack', () => {
-  it('is handed over when its ready line came, with what the line announced', async () => {
+  it('is ready when it prints its ready line, and gives the announced value', async () => {
     const part = await nodePart('console.log("ready http://x"); setInterval(() => {}, 1e6)');
     expect(part.announced).toBe('http://x');
     await part.stop();
@@ -51,15 +51,15 @@ describe('a process of the stack', () => {
     await part.stop();
   });
 
-  it('is handed over when its probe says so', async () => {
-    let asked = 0;
-    const ready = { probe: async () => ++asked === 3 };
+  it('is ready when its probe succeeds', async () => {
+    let probes = 0;
+    const ready = { probe: async () => ++probes === 3 };
     const part = await nodePart('setInterval(() => {}, 1e6)', { ready });
-    expect(asked).toBe(3);
+    expect(probes).toBe(3);
     await part.stop();
   });
 
-  it('that dies at its start is refused with its last 20 lines', async () => {
+  it('that exits at startup fails with its last 20 lines', async () => {
     const script = 'for (let n = 1; n <= 30; n++) console.error("line", n); process.exit(3)';
     const error: unknown = await nodePart(script).catch((cause: unknown) => cause);
     expect(error).toMatchObject({ message: expect.stringContaining('part ended (code 3)') });
@@ -68,7 +68,7 @@ describe('a process of the stack', () => {
     });
   });
 
-  it('that dies later reports its last words, the unfinished line included', async () => {
+  it('that exits later reports its last lines, including an unfinished one', async () => {
     const part = await nodePart(
       'console.log("ready "); process.stdin.resume();' +
         'setTimeout(() => { process.stderr.write("no more memory"); process.exit(9) }, 20)',
@@ -76,7 +76,7 @@ describe('a process of the stack', () => {
     expect(await part.exited).toMatchObject({ code: 9, lastWords: ['ready ', 'no more memory'] });
   });
 
-  it('that never gets ready is ended and refused', async () => {
+  it('that never becomes ready is stopped and fails', async () => {
     let pid = 0;
     const script = 'console.log("thinking"); setInterval(() => {}, 1e6)';
     const onSpawn = (spawned: number) => {
@@ -87,7 +87,7 @@ describe('a process of the stack', () => {
     expect(startTimeOf(pid)).toBeUndefined();
   });
 
-  it('that does not listen to the stop signal is killed with its children', async () => {
+  it('that ignores the stop signal is killed with its children', async () => {
     const script = `
       process.on('SIGTERM', () => {});
       const { spawn } = require('node:child_process');
@@ -100,7 +100,7 @@ describe('a process of the stack', () => {
     await expect.poll(() => startTimeOf(Number(part.announced))).toBeUndefined();
   });
 
-  it('is not reached by Ctrl-C in the terminal of its supervisor', async () => {
+  it('is in its own process group, out of reach of Ctrl-C', async () => {
     const part = await nodePart('console.log("ready "); setInterval(() => {}, 1e6)');
     const stat = await readFile(`/proc/${part.pid}/stat`, 'utf8');
     const processGroup = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[2];
@@ -108,14 +108,14 @@ describe('a process of the stack', () => {
     await part.stop();
   });
 
-  it('written for Node has a channel by which it notices the end of its supervisor', async () => {
+  it('written for Node has an IPC channel, to notice the end of its supervisor', async () => {
     const script = 'console.log("ready", process.connected); setInterval(() => {}, 1e6)';
     const part = await nodePart(script, { ipc: true });
     expect(part.announced).toBe('true');
     await part.stop();
   });
 
-  it('whose program does not exist is refused by name', async () => {
+  it('whose program does not exist fails with the program’s name', async () => {
     const starting = nodePart('', { command: join(folder, 'nothing') });
     await expect(starting).rejects.toThrow(/nothing cannot be started: .*ENOENT/);
   });
@@ -135,7 +135,7 @@ describe('the data directory', () => {
     await writeFile(lockFile(), lock.replace(`"pid": ${process.pid},`, `"pid": ${pid},`));
   }
 
-  it('is closed to other users, also one that was not, unless it holds what is not ours', async () => {
+  it('is made private, even if it existed, unless it holds other files', async () => {
     const modeOf = async () => (await stat(join(folder, 'data'))).mode & 0o777;
     (await claim()).release();
     expect(await modeOf()).toBe(0o700);
@@ -152,34 +152,34 @@ describe('the data directory', () => {
     foreign.release();
   });
 
-  it('is refused to a second stack, which hears who has it', async () => {
+  it('is refused to a second stack, with the process id of the first', async () => {
     const first = await claim();
     await expect(claim()).rejects.toThrow(`process id ${process.pid} `);
     first.release();
     (await claim()).release();
   });
 
-  it('passes on from a killed supervisor, and what that had started is ended', async () => {
-    const [part, deaf] = [await sleeper(), await sleeper("process.on('SIGTERM', () => {})")];
+  it('can be taken over from a killed supervisor, whose processes are ended', async () => {
+    const [part, stubborn] = [await sleeper(), await sleeper("process.on('SIGTERM', () => {})")];
     const dead = await claim();
     dead.record(part.pid, 'part', 'SIGTERM');
-    dead.record(deaf.pid, 'deaf', 'SIGTERM');
+    dead.record(stubborn.pid, 'deaf', 'SIGTERM');
     await killSupervisor();
     const next = await claim();
     expect(await part.exited).toMatchObject({ signal: 'SIGTERM' });
-    expect(await deaf.exited).toMatchObject({ signal: 'SIGKILL' });
+    expect(await stubborn.exited).toMatchObject({ signal: 'SIGKILL' });
     await expect(claim()).rejects.toThrow(/in use/);
     next.release();
   }, 30_000);
 
-  it('passes on to one of several that start at once', async () => {
+  it('is taken over by only one of several that start at once', async () => {
     await claim();
     await killSupervisor();
     const claims = await Promise.allSettled([claim(), claim(), claim()]);
     expect(claims.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
   });
 
-  it('does not end a stranger that was given the number of an old part', async () => {
+  it('can be taken over without ending a process that reuses the pid of an old part', async () => {
     const stranger = await sleeper();
     const dead = await claim();
     dead.record(stranger.pid, 'part', 'SIGTERM');
@@ -193,7 +193,7 @@ describe('the data directory', () => {
     await stranger.stop();
   });
 
-  it('with a lock that cannot be read is refused, not taken', async () => {
+  it('with a lock that cannot be read is refused, not taken over', async () => {
     await mkdir(join(folder, 'data'));
     await writeFile(lockFile(), 'not ours');
     await expect(claim()).rejects.toThrow(/not a Corridor lock/);
@@ -201,7 +201,7 @@ describe('the data directory', () => {
 });
 
 describe('a port', () => {
-  it('that is wished for and taken is refused, naming the flag', async () => {
+  it('that is requested but in use is refused, naming the flag', async () => {
     const port = await choosePort(0, '--api-port');
     const server = createServer().listen(port, '127.0.0.1');
     await once(server, 'listening');
@@ -211,7 +211,7 @@ describe('a port', () => {
     expect(await choosePort(port, '--api-port')).toBe(port);
   });
 
-  it('that is free is given to one caller only, also when nobody listens on it yet', async () => {
+  it('that is free is given to only one caller, even if nothing listens on it yet', async () => {
     const ports = new Set<number>();
     // So many that some would repeat by pure chance.
     for (let count = 0; count < 500; count++) ports.add(await freePort());
@@ -249,7 +249,7 @@ describe('PostgreSQL', () => {
     expect(await second.exited).toMatchObject({ code: 0 });
   }, 60_000);
 
-  it('ends an old one that still serves the same data, and a reused number does not matter', async () => {
+  it('ends an old server on the same data, and is not misled by a reused pid', async () => {
     const first = await start(await freePort());
     const second = await start(await freePort());
     expect(await first.exited).toMatchObject({ code: 0 });
@@ -259,7 +259,7 @@ describe('PostgreSQL', () => {
     expect(await query(third.databaseUrl, 'select 1 as one')).toMatchObject([{ one: 1 }]);
   }, 60_000);
 
-  it('lets nobody in without the password, and listens nowhere but on loopback', async () => {
+  it('requires the password, and listens on loopback only', async () => {
     const part = await start(await freePort());
     const url = new URL(part.databaseUrl);
     url.password = 'guessed';
@@ -268,7 +268,7 @@ describe('PostgreSQL', () => {
     expect(shown).toEqual({ listen_addresses: '127.0.0.1' });
   }, 60_000);
 
-  it('works for root where only root may go, and the log says how', async () => {
+  it('runs for root in a folder that only root may enter, and the log says how', async () => {
     await chmod(folder, 0o700);
     const lines: string[] = [];
     const options = { dataDir: join(folder, 'pg'), port: await freePort(), database: 'corridor' };
@@ -281,7 +281,7 @@ describe('PostgreSQL', () => {
 });
 
 describe('a Temporal binary', () => {
-  const script = (says: string) => `#!/bin/sh\necho "${says}"\n`;
+  const script = (output: string) => `#!/bin/sh\necho "${says}"\n`;
   const good = script(`temporal version ${versions.temporalCli} (Server 1.31.2, UI 2.50.1)`);
   const program = async (name: string, text: string) => {
     const file = join(folder, name);
@@ -299,7 +299,7 @@ describe('a Temporal binary', () => {
     ...(more.archiveSha256 === undefined ? {} : { archiveSha256: more.archiveSha256 }),
   });
 
-  it('that cannot be had gives one error with every way and its reason', async () => {
+  it('that cannot be obtained gives one error with each attempt and its reason', async () => {
     const missing: unknown = await findTemporalCli(await options()).catch(
       (cause: unknown) => cause,
     );
@@ -318,15 +318,15 @@ describe('a Temporal binary', () => {
     await expect(server).rejects.toThrow(reasons);
   });
 
-  it('that was given is used or refused, never passed over', async () => {
+  it('that was configured is used or refused, never ignored', async () => {
     await program('temporal', good);
-    const given = await options({ path: folder, explicitPath: join(folder, 'typo') });
-    await expect(findTemporalCli(given)).rejects.toThrow(/TEMPORAL_CLI_PATH is .*typo/);
+    const input = await options({ path: folder, explicitPath: join(folder, 'typo') });
+    await expect(findTemporalCli(input)).rejects.toThrow(/TEMPORAL_CLI_PATH is .*typo/);
     const explicitPath = await program('mine', good);
     expect(await findTemporalCli(await options({ explicitPath }))).toBe(explicitPath);
   });
 
-  it('on the search path is taken, unless it is too old', async () => {
+  it('on the search path is used, unless it is too old', async () => {
     const file = await program('temporal', good);
     expect(await findTemporalCli(await options({ path: folder }))).toBe(file);
     await program('temporal', script('temporal version 1.1.0 (Server 1.25.1)'));
@@ -344,11 +344,11 @@ describe('a Temporal binary', () => {
     return { archive, archiveSha256: createHash('sha256').update(bytes).digest('hex') };
   };
 
-  it('is downloaded once and then found in the cache, by several at the same time as well', async () => {
+  it('is downloaded once and then found in the cache, even by concurrent callers', async () => {
     const { archive, archiveSha256 } = await packed();
-    const asked: string[] = [];
+    const requests: string[] = [];
     const server = await serve((url, origin) => {
-      asked.push(url);
+      requests.push(url);
       return url.startsWith('/cli/')
         ? JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: 'binary' })
         : readFile(archive);
@@ -364,13 +364,13 @@ describe('a Temporal binary', () => {
     }
     const expected = join(folder, 'cache/temporal-1.8.2/temporal');
     expect(await findTemporalCli(await options(finding))).toBe(expected);
-    expect(asked[0]).toMatch(/^\/cli\/v1.8.2\?platform=\w+&arch=\w+&format=tar.gz$/);
-    const downloads = asked.length;
+    expect(requests[0]).toMatch(/^\/cli\/v1.8.2\?platform=\w+&arch=\w+&format=tar.gz$/);
+    const downloads = requests.length;
     expect(await findTemporalCli(await options(finding))).toBe(expected);
-    expect(asked).toHaveLength(downloads);
+    expect(requests).toHaveLength(downloads);
   });
 
-  it('is not taken from an archive that is not the pinned one, nor from one without a pin', async () => {
+  it('is not used from an archive that does not match its pin, or has none', async () => {
     const { archive, archiveSha256 } = await packed();
     const url = await serve((path, origin) =>
       path.startsWith('/cli/')
@@ -385,7 +385,7 @@ describe('a Temporal binary', () => {
     await expect(finding()).rejects.toThrow(/no SHA-256 is pinned for it on plan9-/);
   });
 
-  it('of the server is built once, with what sets up its databases, and kept', async () => {
+  it('of the server is built once, with its schema tool, and kept', async () => {
     const binary = await program('binary', script(`temporal version ${versions.temporalServer}`));
     const to = `to=$(printf %s "$*" | sed 's/.* -o \\([^ ]*\\) .*/\\1/')`;
     const copies = `cp ${binary} "$to/server" && cp ${binary} "$to/sql"`;
@@ -414,7 +414,7 @@ describe('a Temporal binary', () => {
     );
   });
 
-  it('is not made of jars that are not pinned', async () => {
+  it('is not built from jars that are not pinned', async () => {
     const to = `to=$(printf %s "$*" | sed 's/.*-DoutputDirectory=//')`;
     await program('mvn', `#!/bin/sh\n${to}\nmkdir -p "$to" && echo evil >"$to/guava-33.jar"\n`);
     await program('java', '#!/bin/sh\necho --enable-time-skipping\n');
@@ -422,7 +422,7 @@ describe('a Temporal binary', () => {
     await expect(server).rejects.toThrow(/guava-33.jar with SHA-256 [0-9a-f]{64} is not pinned/);
   });
 
-  it('is not taken from an archive that would write outside its folder', async () => {
+  it('is not extracted from an archive that would write outside its folder', async () => {
     const url = await serve((_, origin) =>
       JSON.stringify({ archiveUrl: `${origin}/archive`, fileToExtract: '../../evil' }),
     );

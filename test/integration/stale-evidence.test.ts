@@ -28,15 +28,15 @@ it.each([
   ['few', 2],
   ['many', 40],
 ] as const)(
-  'news that comes while a command is evaluated has it evaluated again: %s findings before',
+  'a report that arrives while a command is evaluated forces a new evaluation: %s earlier findings',
   async (_name, findings) => {
     const rail = new HookedRail();
     const activities = payoutActivities(test.worker, rail);
     const { account } = await createTestAccount(test.database);
     const { id } = await requestPayout(test.database, account.id);
-    const driven = { driver: id, ids: [id] };
-    await activities.decidePayouts({ ...driven, workflowAgeMs: 0 });
-    await attempt(() => activities.submitPayouts(driven));
+    const target = { driver: id, ids: [id] };
+    await activities.decidePayouts({ ...target, workflowAgeMs: 0 });
+    await attempt(() => activities.submitPayouts(target));
     const row = () => payoutOf(test.database, account.id, id);
     const { receiveMinor } = await row();
     const amountMinor = receiveMinor ?? 0n;
@@ -48,7 +48,7 @@ it.each([
       } as const;
       await storeRailEvents(test.database, 'sandbox', [{ id: `m${n}:${id}`, key: id, report }]);
     }
-    await activities.applyRailEvents(driven);
+    await activities.applyRailEvents(target);
     expect(await row()).toMatchObject({ status: 'sent', attentionReason: 'amount_mismatch' });
     // While the operator's `settle` queries the bank, a callback reports that all of it was returned.
     rail.hook = async () => {
@@ -59,7 +59,7 @@ it.each([
         code: 'AC04',
       } as const;
       await storeRailEvents(test.database, 'sandbox', [{ id: `r:${id}`, key: id, report }]);
-      await activities.applyRailEvents(driven);
+      await activities.applyRailEvents(target);
     };
     const input = await requested(test, id, { kind: 'markSettled', evidence: 'MT103 seen' });
     const result = await attempt(() => activities.executeCommand(input)).then(

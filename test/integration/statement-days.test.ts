@@ -32,7 +32,7 @@ const read = (sql: Sql, date: string, closed: boolean) =>
   storeStatement(sql, { rail, date, closed, lines: [] });
 
 describe('the days of a statement', () => {
-  it('are read from both ends, and a day that stays open holds up no other', async () => {
+  it('are read from both ends, and a day that stays open does not hold up the others', async () => {
     const [longAgo, lately] = [dayOf(90), dayOf(2)];
     const seen = new Set<string>();
     // From the day before the first payout to today, at most a month per run.
@@ -53,7 +53,7 @@ describe('the days of a statement', () => {
     expect(await unreadDays(test.worker, rail)).toEqual([lately, dayOf(0)]);
   });
 
-  it('are none of a rail that has no payout', async () => {
+  it('are empty for a rail without payouts', async () => {
     expect(await unreadDays(test.worker, 'another')).toEqual([]);
   });
 });

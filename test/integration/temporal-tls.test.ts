@@ -66,7 +66,7 @@ describe('a connection to Temporal with TLS', () => {
   it.each([
     ['a client', byClient],
     ['a worker', byWorker],
-  ])('of %s is let in with its certificate, and not without', async (_, connect) => {
+  ])('of %s is accepted with its certificate, and not without', async (_, connect) => {
     const before = line.count();
     expect(await connect(settings)).toBe('let in');
     expect(line.count()).toBeGreaterThan(before);
@@ -82,20 +82,20 @@ describe('a connection to Temporal with TLS', () => {
     expect(line.count()).toBe(after);
   });
 
-  it('checks the certificate for the name that is given', async () => {
+  it('checks the certificate against the configured name', async () => {
     const named = { ...settings, TEMPORAL_TLS_SERVER_NAME: 'temporal.internal' };
     expect(await byClient(named)).toBe('let in');
     expect(await byWorker(named)).toBe('let in');
   });
 
-  it('says which namespace the server does not have', async () => {
+  it('reports a namespace that the server does not have', async () => {
     expect(await refusalWith(settings)).toBeUndefined();
     expect(await refusalWith({ ...settings, TEMPORAL_NAMESPACE: 'payuots' })).toBe(
       'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots',
     );
   });
 
-  it('sends the API key, over TLS alone, and says when the server does not take it', async () => {
+  it('sends the API key over TLS only, and reports when the server refuses it', async () => {
     const seen: unknown[] = [];
     const { server: own } = certificates;
     const server = createSecureServer({
@@ -143,7 +143,7 @@ describe('a setting of the connection', () => {
     );
   });
 
-  it('names a file that can be read, and is PEM', async () => {
+  it('must name a readable PEM file', async () => {
     expect(reading({ ...settings, TEMPORAL_TLS_CA_FILE: '/nowhere/ca.pem' })).toThrow(
       'TEMPORAL_TLS_CA_FILE: expected a file that can be read',
     );

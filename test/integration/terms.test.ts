@@ -30,14 +30,14 @@ const inFuture = (ms: number) => new Date(Date.now() + ms).toISOString();
 
 /** Returns the output of a command, or the message of its refusal. */
 async function printed(command: typeof setTerms, id: string, flags = {}): Promise<string> {
-  const said = vi.spyOn(console, 'log').mockReturnValue();
+  const log = vi.spyOn(console, 'log').mockReturnValue();
   try {
     await command(called(system, id, flags));
-    return said.mock.calls.join('\n');
+    return log.mock.calls.join('\n');
   } catch (error) {
     return error instanceof Error ? error.message : '';
   } finally {
-    said.mockRestore();
+    log.mockRestore();
   }
 }
 
@@ -45,7 +45,7 @@ async function printed(command: typeof setTerms, id: string, flags = {}): Promis
  * Sets terms from a time less than a minute ahead, which no command can do. They cost ten times as
  * much, and their spread is three times as large.
  */
-async function dearerFrom(currency: string, from: Date, accountId: string | null = null) {
+async function raisePrices(currency: string, from: Date, accountId: string | null = null) {
   await withoutTriggers(
     system.database,
     (sql) => sql`
@@ -70,14 +70,14 @@ const now = async () => {
   return exactlyOne(row).at;
 };
 
-const asked = { source_currency: 'USD', destination_currency: 'EUR', amount: '100000' };
+const quoteForm = { source_currency: 'USD', destination_currency: 'EUR', amount: '100000' };
 const deps = {
   rails: createRails([new QuietRail()]),
   rateMaximumAgeMs,
 };
 
 describe('the terms of a new database', () => {
-  it('are those that prices are tested with', async () => {
+  it('are the ones that prices are tested with', async () => {
     const rows = await system.database`
       select id, currency, fixed_minor, basis_points, minimum_minor, maximum_minor,
              spread_basis_points from terms where account_id is null order by id`;
@@ -86,7 +86,7 @@ describe('the terms of a new database', () => {
 });
 
 describe('terms that change', () => {
-  it('at a moment in the middle of 1,000 quotes: each has those of its own moment', async () => {
+  it('during 1,000 quotes apply to each quote by its own time', async () => {
     let moment: Date | undefined;
     const made: { at: Date; fee: unknown; id: string }[] = [];
     const isOld = ({ at }: { readonly at: Date }) => moment === undefined || at < moment;
@@ -94,10 +94,10 @@ describe('terms that change', () => {
     while (made.length < 1_000 || (made.length < 5_000 && made.every(isOld))) {
       if (made.length >= 500 && moment === undefined) {
         moment = new Date((await now()).getTime() + 300);
-        await dearerFrom('USD', moment);
+        await raisePrices('USD', moment);
       }
       const answers = await Promise.all(
-        Array.from({ length: 20 }, () => system.client('POST /v1/quotes', { form: asked })),
+        Array.from({ length: 20 }, () => system.client('POST /v1/quotes', { form: quoteForm })),
       );
       for (const answer of answers) {
         expect(answer.status).toBe(201);
@@ -115,13 +115,13 @@ describe('terms that change', () => {
     expect(named).toEqual([{ count: made.length }]);
   });
 
-  it('while a quote waits for its rates: it has those of the moment that it is dated at', async () => {
+  it('while a quote waits for its rates apply by its creation time', async () => {
     const moment = new Date((await now()).getTime() + 1_000);
-    await dearerFrom('USD', moment);
+    await raisePrices('USD', moment);
     const quotes = await transaction(system.database, async (sql) => {
       await sql`lock table current_rates in access exclusive mode`;
-      const asking = Promise.all(
-        [1, 2].map(() => system.client('POST /v1/quotes', { form: asked })),
+      const pending = Promise.all(
+        [1, 2].map(() => system.client('POST /v1/quotes', { form: quoteForm })),
       );
       await eventually('the quotes wait and the moment passes', 5_000, async () => {
         const [row] = await system.database<{ waiting: number }[]>`
@@ -129,7 +129,7 @@ describe('terms that change', () => {
            where relation = 'current_rates'::regclass and not granted`;
         return row?.waiting === 2 && (await now()) > moment ? true : undefined;
       });
-      return { asking };
+      return { pending };
     });
     for (const answer of await quotes.asking) {
       const isOld = new Date(textOf(answer, 'created_at')) < moment;
@@ -137,10 +137,10 @@ describe('terms that change', () => {
     }
   });
 
-  it('do not change what a batch was promised at its request', async () => {
+  it('do not change the fees that a batch was promised at its request', async () => {
     const { account } = await createTestAccount(system.database);
     const promised = await requestBatch(system.database, account.id, { count: 2 });
-    await dearerFrom('USD', await now());
+    await raisePrices('USD', await now());
     const later = await requestBatch(system.database, account.id, { count: 2 });
     for (const [batchId, feeMinor] of [
       [promised, 100n],
@@ -164,16 +164,16 @@ describe('terms that change', () => {
     }
   });
 
-  it('are an account’s own where it has some, in its corridors as well', async () => {
+  it('can be an account’s own, and then also show in its corridors and rates', async () => {
     const own = await createTestAccount(system.database, { funds: { USD: 1_000_000n } });
-    await dearerFrom('USD', await now(), own.account.id);
+    await raisePrices('USD', await now(), own.account.id);
     const client = createClient(system.apiUrl, own.apiKey);
     const query = 'source_currency=USD&destination_currency=EUR';
     for (const [caller, fee, spread] of [
       [client, 43, 150],
       [system.client, 4.3, 50],
     ] as const) {
-      expect((await caller('POST /v1/quotes', { form: asked })).body['fee']).toBe(fee);
+      expect((await caller('POST /v1/quotes', { form: quoteForm })).body['fee']).toBe(fee);
       const data = [{ spread_basis_points: spread }];
       expect((await caller(`GET /v1/corridors?${query}`)).body).toMatchObject({ data });
       expect((await caller(`GET /v1/rates?${query}`)).body).toMatchObject({ data });
@@ -195,8 +195,8 @@ async function beneficiaryOf(client: TestSystem['client']) {
 }
 
 describe('how a price was computed', () => {
-  it('is explained for a quote and its payout, also after the terms have changed', async () => {
-    const quote = await system.client('POST /v1/quotes', { form: asked });
+  it('is explained for a quote and its payout, even after the terms have changed', async () => {
+    const quote = await system.client('POST /v1/quotes', { form: quoteForm });
     const { id } = await beneficiaryOf(system.client);
     const form = { quote: textOf(quote, 'id'), beneficiary: id };
     const payout = await system.client('POST /v1/payouts', { form });
@@ -206,7 +206,7 @@ describe('how a price was computed', () => {
         system.client(`GET /v1/payouts/${textOf(payout, 'id')}/calculation`),
       ]);
     const before = await explained();
-    await dearerFrom('USD', await now());
+    await raisePrices('USD', await now());
     for (const [index, answer] of (await explained()).entries()) {
       expect(answer.status).toBe(200);
       expect(answer.body).toEqual(before[index]?.body);
@@ -224,7 +224,7 @@ describe('how a price was computed', () => {
     }
   });
 
-  it('has no steps where there is no price, and is nobody else’s to read', async () => {
+  it('has no steps without a price, and cannot be read by another account', async () => {
     const { id } = await beneficiaryOf(system.client);
     const form = { source_currency: 'USD', amount: '1', beneficiary: id };
     const refused = await system.client('POST /v1/payouts', { form });
@@ -237,8 +237,8 @@ describe('how a price was computed', () => {
     expect((await createClient(system.apiUrl, apiKey)(path)).status).toBe(404);
   });
 
-  it('within one currency is the fee alone', async () => {
-    const form = { ...asked, destination_currency: 'USD' };
+  it('within one currency consists of the fee only', async () => {
+    const form = { ...quoteForm, destination_currency: 'USD' };
     const quote = await system.client('POST /v1/quotes', { form });
     const { body } = await system.client(`GET /v1/quotes/${textOf(quote, 'id')}/calculation`);
     expect(body).toMatchObject({
@@ -254,11 +254,11 @@ describe('how a price was computed', () => {
 });
 
 describe('the command line', () => {
-  it('schedules terms, signed; what no flag names is as it would be then', async () => {
+  it('schedules terms with an audit line; values without a flag stay as they would be then', async () => {
     const [first, second] = [inFuture(2 * hourMs), inFuture(4 * hourMs)];
     const sums = { fixed: '0.50', minimum: '2', maximum: '5000', 'basis-points': '35' };
-    const said = await printed(setTerms, 'EUR', { from: first, ...sums });
-    expect(said).toContain('fee 0.50 + 35 bp, at least 2.00, spread 50 bp, at most 5,000.00');
+    const output = await printed(setTerms, 'EUR', { from: first, ...sums });
+    expect(output).toContain('fee 0.50 + 35 bp, at least 2.00, spread 50 bp, at most 5,000.00');
     expect(await printed(setTerms, 'EUR', { from: second, spread: '70' })).toMatch(
       /^EUR {2}fee 0\.50 \+ 35 bp, at least 2\.00, spread 70 bp, at most 5,000\.00 {2}from .*terms_/,
     );
@@ -289,7 +289,7 @@ describe('the command line', () => {
     expect(row.fixedMinor).toBe(200n);
   });
 
-  it('with an end gives way to what held before, an account’s own terms first', async () => {
+  it('restores the previous terms at an end time, an account’s own first', async () => {
     const { account } = await createTestAccount(system.database);
     const spreadAt = async (hours: number, accountId: string | null) => {
       const at = new Date(Date.now() + hours * hourMs);
@@ -313,10 +313,10 @@ describe('the command line', () => {
     expect((await printed(showTerms, '')).split('\n')).toHaveLength(firstTerms.length + 1);
   });
 
-  it('says what last month would have paid in fees, and changes nothing', async () => {
+  it('previews the fees of last month’s payouts, and changes nothing', async () => {
     const own = await createTestAccount(system.database, { funds: { CHF: 1_000_000n } });
     const other = await createTestAccount(system.database, { funds: { CHF: 1_000_000n } });
-    await dearerFrom('CHF', await now(), other.account.id);
+    await raisePrices('CHF', await now(), other.account.id);
     const settled: string[] = [];
     for (const [{ apiKey }, amount, end] of [
       [own, '100100', 'settled'],
@@ -351,7 +351,7 @@ describe('the command line', () => {
     );
   });
 
-  it('says the same of a fixed receive amount as a new price would', async () => {
+  it('previews the fee of a fixed receive amount as a new price would have it', async () => {
     const { account, apiKey } = await createTestAccount(system.database, {
       funds: { NOK: 10_000_000n },
     });
@@ -397,7 +397,7 @@ describe('the command line', () => {
     expect(await printed(showTerms, 'EUR')).toMatch(/^EUR[^\n]*from 2026-01-01T00:00:00.000Z \(/);
   });
 
-  it('refuses terms from a time that is near', async () => {
+  it('refuses terms that start in less than a minute', async () => {
     expect(await printed(setTerms, 'EUR', { from: inFuture(20_000) })).toMatch(
       /^Terms must start at least a minute from now/,
     );
@@ -420,19 +420,19 @@ describe('the database', () => {
     await expect(system.database.unsafe(statement)).rejects.toThrow(message);
   });
 
-  it('counts the minute to the end of the transaction', async () => {
+  it('measures the minute at the end of the transaction', async () => {
     const from = new Date((await now()).getTime() + 30_500);
     await expect(
       transaction(system.database, async (sql) => {
         await sql`insert into terms ${sql.unsafe(columns)} values ('USD', 0, 0, 0, 1, 0, ${from})`;
-        await eventually('the time comes near', 5_000, async () =>
+        await eventually('less than 30 seconds remain', 5_000, async () =>
           (await now()).getTime() > from.getTime() - 30_000 ? true : undefined,
         );
       }),
     ).rejects.toThrow(/at least a minute/);
   });
 
-  it('lets operators schedule terms with a line of the audit, and nobody else', async () => {
+  it('lets only operators schedule terms, and only with an audit line', async () => {
     const statement = `insert into terms ${columns}
       values ('USD', 0, 0, 0, 1000, 0, now() + interval '1 day')`;
     for (const role of ['api', 'worker', 'operator'] as const) {
@@ -453,7 +453,7 @@ describe('the database', () => {
     }
   });
 
-  it('finds the terms of prices that were given before there were any', async () => {
+  it('assigns terms to prices from before there were any', async () => {
     const older = await createTestDatabase();
     await older.database.unsafe('drop schema public cascade; create schema public');
     const folder = new URL('../../src/db/migrations/', import.meta.url);

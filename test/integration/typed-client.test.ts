@@ -122,10 +122,10 @@ describe('a client that is generated from /openapi.json', () => {
       events: ['payout.settled', 'payout.failed'],
       mode: 'all_or_nothing',
     });
-    const told = JSON.parse(paid);
-    expect(told).toMatchObject({
+    const output = JSON.parse(paid);
+    expect(output).toMatchObject({
       rate: expect.any(Number),
-      payout: { status: 'settled', received: told.promised, metadata: { order: '7' } },
+      payout: { status: 'settled', received: output.promised, metadata: { order: '7' } },
       code: 'beneficiary_not_found',
     });
   });

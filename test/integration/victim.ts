@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { ApiProcess } from '../servers/apiProcess.js';
-import type { Asked, Served } from './victimRequests.js';
+import type { LoadOptions, Served } from './victimRequests.js';
 
 export type Figures = {
   /** Latencies of the attacked process. */
@@ -28,26 +28,26 @@ export async function watchVictim(
 ): Promise<Figures> {
   const before = attacked.memoryBytes();
   let most = before;
-  const look = () => {
+  const sample = () => {
     most = Math.max(most, attacked.memoryBytes());
   };
-  const looks = setInterval(look, 100);
+  const sampling = setInterval(sample, 100);
   const startMs = performance.now();
   const startProcessorMs = processorMs(attacked);
-  const asked: Asked = { urls: [attacked.url, control.url], apiKey, freshConnections };
-  const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), { workerData: asked });
+  const options: LoadOptions = { urls: [attacked.url, control.url], apiKey, freshConnections };
+  const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), { workerData: options });
   // If the thread fails, these waits reject.
   await once(thread, 'message');
   const attack = async () => {
-    await work().finally(() => clearInterval(looks));
+    await work().finally(() => clearInterval(sampling));
     thread.postMessage('end');
   };
   const answered: Promise<Served[][]> = once(thread, 'message');
   const [[served]] = await Promise.all([answered, attack()]);
   const [ofAttacked, ofControl] = served ?? [];
-  look();
+  sample();
   const used = (processorMs(attacked) - startProcessorMs) / (performance.now() - startMs);
-  if (ofAttacked === undefined || ofControl === undefined) throw new Error('Nobody was asked.');
+  if (ofAttacked === undefined || ofControl === undefined) throw new Error('The thread sent no latencies.');
   const grownMb = Math.round((most - before) / 1024 / 1024);
   const processor = Math.round(used * 100) / 100;
   return { attacked: ofAttacked, control: ofControl, grownMb, processor };

@@ -4,7 +4,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { Pool } from 'undici';
 
 /** The input of this thread from `victim.ts`: the same requests are sent to each URL. */
-export type Asked = {
+export type LoadOptions = {
   readonly urls: readonly string[];
   readonly apiKey: string;
   /** Whether each request opens a new connection. */
@@ -24,12 +24,12 @@ export type Served = {
 /** Pause between requests, whether or not the previous one is answered. */
 const pauseMs = 25;
 /** Timeout of a request; one that takes longer counts with this time. */
-const patienceMs = 30_000;
+const timeoutMs = 30_000;
 
 const warmUpMs = 500;
 
 /** Sends requests until the returned function is called, which returns their latencies. */
-function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
+function sendSteadily(url: string, { apiKey, freshConnections }: LoadOptions) {
   const pool = new Pool(url, { connections: 40, pipelining: freshConnections ? 0 : 1 });
   const taken: number[] = [];
   const sending: Promise<void>[] = [];
@@ -41,7 +41,7 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
         method: 'GET',
         path: '/v1/balances',
         headers: { authorization: `Bearer ${apiKey}` },
-        signal: AbortSignal.timeout(patienceMs),
+        signal: AbortSignal.timeout(timeoutMs),
       })
       .then(
         async ({ statusCode, body }) => {
@@ -71,9 +71,9 @@ function sendSteadily(url: string, { apiKey, freshConnections }: Asked) {
 }
 
 if (parentPort === null) throw new Error('This file is a thread of victim.ts.');
-const asked: Asked = workerData;
+const options: LoadOptions = workerData;
 // The first requests to a process take ten times as long as later ones, even without an attack.
-const begin = () => asked.urls.map((url) => sendSteadily(url, asked));
+const begin = () => options.urls.map((url) => sendSteadily(url, options));
 const warmUp = begin();
 await delay(warmUpMs);
 await Promise.all(warmUp.map((end) => end()));

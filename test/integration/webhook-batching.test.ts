@@ -90,10 +90,10 @@ async function statusesOf(endpointId: string): Promise<readonly string[]> {
 }
 
 /** Maximum size of a request, to check that the 200 bytes reserved for the envelope suffice. */
-const mostBytes = 256 * 1024;
+const maximumBytes = 256 * 1024;
 
 describe('an endpoint that takes batches', () => {
-  it('gets 250 events in a few requests, each once, with the bytes that a plain one gets', async () => {
+  it('gets 250 events in a few requests, each once, with the same bytes as without batching', async () => {
     const caller = await openAccount();
     const batched = await addEndpoint(caller);
     const plain = await addEndpoint(caller, false);
@@ -117,7 +117,7 @@ describe('an endpoint that takes batches', () => {
       expect(one.headers['webhook-id']).toBe(id);
       expect(new Webhook(batched.secret).verify(one.body, one.headers)).toMatchObject({ id });
       expect(data.length).toBeLessThanOrEqual(100);
-      expect(Buffer.byteLength(one.body)).toBeLessThanOrEqual(mostBytes);
+      expect(Buffer.byteLength(one.body)).toBeLessThanOrEqual(maximumBytes);
       const events = data.map((event) => single.get(event.id)).join(',');
       expect(one.body.endsWith(`,"data":[${events}]}`)).toBe(true);
       const sequences = data.map(({ sequence }) => sequence);
@@ -126,7 +126,7 @@ describe('an endpoint that takes batches', () => {
     }
   });
 
-  it('gets a large event in fewer of them: no request is longer than 256 KiB', async () => {
+  it('gets fewer large events per request: none is longer than 256 KiB', async () => {
     const { accountId, id, receiver } = await openListener();
     const payout = await recordEvents(system.database, accountId, 100);
     const metadata = Object.fromEntries(upTo(14).map((name) => [name, 'ä'.repeat(250)]));
@@ -137,19 +137,19 @@ describe('an endpoint that takes batches', () => {
     await startDeliverer().deliver(payout);
     expect(await statusesOf(id)).toEqual(Array(100).fill('delivered'));
     const sizes = receiver.received.map(({ body }) => Buffer.byteLength(body));
-    expect(Math.max(...sizes)).toBeLessThanOrEqual(mostBytes);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(maximumBytes);
     // Requests are as full as possible, because the large first event would not fit in twice.
-    expect(Math.max(...sizes)).toBeGreaterThan(mostBytes - 10_000);
+    expect(Math.max(...sizes)).toBeGreaterThan(maximumBytes - 10_000);
     expect(ascending(sequencesIn(receiver.received))).toEqual(upTo(100));
   });
 
-  it('gets one event in the same shape', async () => {
+  it('gets a single event in the same format', async () => {
     const { accountId, receiver } = await openListener();
     await startDeliverer().deliver(await recordEvents(system.database, accountId, 1));
     expect(receiver.received.map(batchIn)).toMatchObject([{ data: [{ sequence: 1 }] }]);
   });
 
-  it('gets every event, though it refuses every second request', async () => {
+  it('gets every event, even if it refuses every second request', async () => {
     let requests = 0;
     const { accountId, id, receiver } = await openListener((answer) => {
       requests += 1;
@@ -169,7 +169,7 @@ describe('an endpoint that takes batches', () => {
     expect(ascending(sequencesIn(taken))).toEqual(upTo(450));
   });
 
-  it('gets the same batch again after a refusal, when it asked to: each event has the attempt', async () => {
+  it('gets the same batch again after its Retry-After; each event records the attempt', async () => {
     const { accountId, id, receiver } = await openListener();
     const worker = startDeliverer();
     receiver.answerWith(503, 'busy', { 'retry-after': '3600' });
@@ -196,7 +196,7 @@ describe('an endpoint that takes batches', () => {
     expect(repeated?.body).toBe(refused?.body);
   });
 
-  it('that refuses one event for good gets all the others, in ever smaller requests', async () => {
+  it('that always refuses one event gets all the others, in ever smaller requests', async () => {
     const { accountId, id, receiver } = await openListener();
     await recordEvents(system.database, accountId, 100);
     const [poison] = await system.database<{ id: string }[]>`
@@ -220,7 +220,7 @@ describe('an endpoint that takes batches', () => {
     });
   });
 
-  it('is not given up by a run for a few refusals, however many events were in them', async () => {
+  it('is not abandoned by a run after a few refusals, however many events they held', async () => {
     let requests = 0;
     const { accountId, id, receiver } = await openListener((answer) => {
       requests += 1;
@@ -235,7 +235,7 @@ describe('an endpoint that takes batches', () => {
     expect(statuses.slice(500)).toEqual(Array(100).fill('delivered'));
   });
 
-  it('gets the others where one event cannot be made, which fails alone', async () => {
+  it('gets the other events if one cannot be built, and only that one fails', async () => {
     const { accountId, id, receiver } = await openListener();
     const payout = await recordEvents(system.database, accountId, 20);
     await withoutTriggers(
@@ -255,7 +255,7 @@ describe('an endpoint that takes batches', () => {
 });
 
 describe('an update of batching', () => {
-  it('holds for what is pending, both ways, and is left alone by other updates', async () => {
+  it('applies to pending events, in both directions, and is kept by other updates', async () => {
     const { accountId, client, id, receiver } = await openListener();
     const worker = startDeliverer();
     const path = `POST /v1/webhook_endpoints/${id}`;
@@ -277,7 +277,7 @@ describe('an update of batching', () => {
   });
 });
 
-it('the workflow of an endpoint claims as many as a request takes', async () => {
+it('the workflow of an endpoint claims as many events as a request can hold', async () => {
   await system.startWorker();
   const { accountId, id, receiver } = await openListener();
   await recordEvents(system.database, accountId, 250);

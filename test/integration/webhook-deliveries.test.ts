@@ -83,7 +83,7 @@ async function addEndpoint(accountId: string, url: string): Promise<string> {
 }
 
 /** A payout with this many events to deliver, none of them attempted. */
-async function owePayout({ accountId }: Listener, events = 1): Promise<string> {
+async function recordPayout({ accountId }: Listener, events = 1): Promise<string> {
   const { id } = await requestPayout(test.database, accountId);
   await record(test.database, accountId, id, events);
   return id;
@@ -155,18 +155,18 @@ async function openReceiver() {
 }
 
 describe('a receiver that does not answer', () => {
-  it('holds 16 attempts and 32 runs of a worker, and its other events are its own', async () => {
+  it('occupies at most 16 attempts and 32 runs of a worker, and leaves the rest to its workflow', async () => {
     const worker = startWorker();
     const tarpit = await openTarpit();
     const slow = await openListener(tarpit.url);
-    const payouts = await Promise.all(Array.from({ length: 40 }, () => owePayout(slow)));
+    const payouts = await Promise.all(Array.from({ length: 40 }, () => recordPayout(slow)));
     let ended = 0;
     const runs = payouts.map(async (id) => {
       await worker.deliver(id);
       ended += 1;
     });
     await untilHeld(tarpit, 16);
-    await eventually('eight runs that found no place', 20_000, () =>
+    await eventually('eight runs end without a slot', 20_000, () =>
       ended === 8 ? true : undefined,
     );
     const left = (await deliveriesOf(slow)).filter(({ isDue }) => isDue);
@@ -177,7 +177,7 @@ describe('a receiver that does not answer', () => {
 
     const receiver = await openReceiver();
     const quick = await openListener(receiver.url);
-    await worker.deliver(await owePayout(quick));
+    await worker.deliver(await recordPayout(quick));
     expect(await statusesOf(quick)).toEqual(['delivered']);
     expect(ended).toBe(8);
     expect(tarpit.held()).toBe(16);
@@ -191,13 +191,13 @@ describe('a receiver that does not answer', () => {
     expect(last).toBeLessThan(10);
   });
 
-  it('holds 16 runs of the endpoints of an account, deleted ones too', async () => {
+  it('occupies at most 16 runs for an account, including deleted endpoints', async () => {
     const worker = startWorker();
     const tarpit = await openTarpit();
     const { account } = await createTestAccount(test.database);
     const addDue = async (url: string): Promise<Listener> => {
       const added = { accountId: account.id, endpointId: await addEndpoint(account.id, url) };
-      await owePayout(added);
+      await recordPayout(added);
       await makeDue(added);
       return added;
     };
@@ -214,7 +214,7 @@ describe('a receiver that does not answer', () => {
     await expect(worker.deliverDue(next.endpointId)).rejects.toMatchObject({ type: 'NotYet' });
     expect(await deliveriesOf(next)).toMatchObject([{ status: 'pending', attempts: 0 }]);
     const quick = await openListener(receiver.url);
-    await owePayout(quick);
+    await recordPayout(quick);
     await makeDue(quick);
     expect(await worker.deliverDue(quick.endpointId)).toEqual({ nextInMs: null });
     expect(await statusesOf(quick)).toEqual(['delivered']);
@@ -226,18 +226,18 @@ describe('a receiver that does not answer', () => {
     expect(await statusesOf(next)).toEqual(['delivered']);
   });
 
-  it('holds four runs of groups, and those that wait have claimed nothing', async () => {
+  it('occupies at most four runs of groups, and waiting runs have claimed nothing', async () => {
     const worker = startWorker();
     const tarpit = await openTarpit();
     const slow = await openListener(tarpit.url);
-    const group = () => Promise.all([owePayout(slow), owePayout(slow)]);
+    const group = () => Promise.all([recordPayout(slow), recordPayout(slow)]);
     const groups = await Promise.all(Array.from({ length: 7 }, group));
     const runs = groups.map((ids) => worker.deliver(...ids));
     await untilHeld(tarpit, 8);
 
     const receiver = await openReceiver();
     const quick = await openListener(receiver.url);
-    await worker.deliver(await owePayout(quick), await owePayout(quick));
+    await worker.deliver(await recordPayout(quick), await recordPayout(quick));
     expect(await statusesOf(quick)).toEqual(['delivered', 'delivered']);
     expect(tarpit.held()).toBe(8);
     const taken = (await deliveriesOf(slow)).filter(({ attempts }) => attempts > 0);
@@ -252,9 +252,9 @@ describe('a receiver that does not answer', () => {
     const receiver = await openReceiver();
     const account = await openListener(tarpit.url);
     const quick = { endpointId: await addEndpoint(account.accountId, receiver.url) };
-    const run = worker.deliver(await owePayout(account, 120));
+    const run = worker.deliver(await recordPayout(account, 120));
     await untilHeld(tarpit, 16);
-    await eventually('all that the other one is owed', 20_000, async () => {
+    await eventually('all events are delivered to the other endpoint', 20_000, async () => {
       const statuses = await statusesOf(quick);
       return statuses.every((status) => status === 'delivered') ? true : undefined;
     });
@@ -263,7 +263,7 @@ describe('a receiver that does not answer', () => {
     await run;
   });
 
-  it('holds up seven of the events that are due beside it, and no others', async () => {
+  it('does not hold up the other due events of its endpoint', async () => {
     const worker = startWorker();
     const hanging: (() => void)[] = [];
     const receiver = await startReceiver((answer) => {
@@ -272,10 +272,10 @@ describe('a receiver that does not answer', () => {
     });
     onTestFinished(() => receiver.close());
     const listener = await openListener(receiver.url);
-    await owePayout(listener, 60);
+    await recordPayout(listener, 60);
     await makeDue(listener);
     const run = worker.deliverDue(listener.endpointId);
-    await eventually('all but the one that hangs are written', 20_000, async () => {
+    await eventually('all but the hanging one are recorded', 20_000, async () => {
       const statuses = await statusesOf(listener);
       return statuses.filter((status) => status === 'delivered').length === 59 ? true : undefined;
     });
@@ -285,19 +285,19 @@ describe('a receiver that does not answer', () => {
 });
 
 describe('a worker that stops', () => {
-  it('waits for the attempts under way, and leaves what comes then to the endpoint', async () => {
+  it('waits for attempts in progress, and leaves later events to the endpoint’s workflow', async () => {
     const worker = startWorker();
     const hanging: (() => void)[] = [];
     const receiver = await startReceiver((answer) => hanging.push(answer));
     onTestFinished(() => receiver.close());
     const listener = await openListener(receiver.url);
-    worker.begin(await owePayout(listener));
-    await eventually('the attempt', 20_000, () => (hanging.length === 1 ? true : undefined));
+    worker.begin(await recordPayout(listener));
+    await eventually('the attempt arrives', 20_000, () => (hanging.length === 1 ? true : undefined));
     let isClosed = false;
     const closed = worker.close().then(() => {
       isClosed = true;
     });
-    const late = await owePayout(listener);
+    const late = await recordPayout(listener);
     await worker.deliver(late);
     expect(isClosed).toBe(false);
     for (const answer of hanging) answer();
@@ -313,11 +313,11 @@ describe('a worker that stops', () => {
   });
 });
 
-describe('an attempt that was taken and not recorded', () => {
-  it('is made again when its lease is over, and not while its worker may still live', async () => {
+describe('an attempt that was claimed and not recorded', () => {
+  it('is repeated after its lease, and not while its worker may still be running', async () => {
     const tarpit = await openTarpit();
     const slow = await openListener(tarpit.url);
-    const payout = await owePayout(slow);
+    const payout = await recordPayout(slow);
     const living = startWorker().deliver(payout);
     await untilHeld(tarpit, 1);
 
@@ -339,9 +339,9 @@ describe('an attempt that was taken and not recorded', () => {
     await Promise.all([living, again]);
   });
 
-  it('is not given back by who had it before, once it was taken again', async () => {
+  it('cannot be released by its previous worker once it is claimed again', async () => {
     const { endpointId, accountId } = await openListener('http://127.0.0.1:1/');
-    await owePayout({ endpointId, accountId });
+    await recordPayout({ endpointId, accountId });
     await makeDue({ endpointId });
     const first = await claimDueDeliveries(test.database, endpointId, 8);
     await makeDue({ endpointId });
@@ -357,14 +357,14 @@ describe('an attempt that was taken and not recorded', () => {
 describe('a delivery that was redelivered, claimed, and not recorded', () => {
   it.each([
     {
-      how: 'given back',
+      how: 'released',
       leave: (due: readonly DueDelivery[]) => releaseClaims(test.database, due, 0),
     },
     { how: 'lost with its worker', leave: async () => undefined },
-  ])('as it was $how, is redelivered again, and its log has what was', async ({ leave }) => {
+  ])('and then $how, can be redelivered again and keeps its log', async ({ leave }) => {
     const listener = await openListener('http://127.0.0.1:1/');
     const { accountId, endpointId } = listener;
-    await owePayout(listener);
+    await recordPayout(listener);
     const claim = async () => {
       await makeDue(listener);
       return claimDueDeliveries(test.database, endpointId, 8);
@@ -390,9 +390,9 @@ describe('a delivery that was redelivered, claimed, and not recorded', () => {
   });
 });
 
-it('is forgotten after 30 days, but not while it is pending', async () => {
+it('a delivery is purged after 30 days, but not while it is pending', async () => {
   const listener = await openListener('http://127.0.0.1:1/');
-  await owePayout(listener, 4);
+  await recordPayout(listener, 4);
   const dayMs = 24 * 60 * 60_000;
   const rows = await test.database<{ id: string }[]>`
     select id from events where account_id = ${listener.accountId} order by sequence`;
@@ -412,9 +412,9 @@ it('is forgotten after 30 days, but not while it is pending', async () => {
   expect(await statusesOf(listener)).toEqual(['pending', 'delivered', 'delivered']);
 });
 
-it('is not forgotten when it is redelivered at that moment', async () => {
+it('a delivery is not purged while it is being redelivered', async () => {
   const listener = await openListener('http://127.0.0.1:1/');
-  await owePayout(listener);
+  await recordPayout(listener);
   const eventId = firstId('event', Date.now() - 31 * 24 * 60 * 60_000) + newId('event').slice(-16);
   await withoutTriggers(test.database, async (sql) => {
     await sql`update events set id = ${eventId} where account_id = ${listener.accountId}`;
@@ -438,13 +438,13 @@ it('is not forgotten when it is redelivered at that moment', async () => {
   expect(await statusesOf(listener)).toEqual(['pending']);
 });
 
-it('says the same of a host that is not there and of one inside, but for its log', async () => {
+it('an absent host and a private one give the same error, except in the log', async () => {
   const worker = startWorker({ allowPrivateAddresses: false });
   const receiver = await openReceiver();
   // A name with a label of 64 characters is never sent to a name server (RFC 1035).
   const absent = await openListener(`http://${'a'.repeat(64)}.example/`);
   const inside = { endpointId: await addEndpoint(absent.accountId, inLoopback(receiver.url)) };
-  await worker.deliver(await owePayout(absent));
+  await worker.deliver(await recordPayout(absent));
   const [ofAbsent] = await deliveriesOf(absent);
   const [ofInside] = await deliveriesOf(inside);
   expect(ofAbsent).toMatchObject({ status: 'pending', attempts: 1, lastStatus: null });
@@ -462,7 +462,7 @@ function inLoopback(url: string): string {
   return url.replace('127.0.0.1', 'localhost');
 }
 
-describe('an endpoint that is gone before its event is committed', () => {
+describe('an endpoint that changes before its event is committed', () => {
   const deleted = ({ accountId, endpointId }: Listener) =>
     deleteWebhookEndpoint(test.database, accountId, endpointId);
   const disabled = ({ endpointId }: Listener) =>
@@ -471,7 +471,7 @@ describe('an endpoint that is gone before its event is committed', () => {
   it.each([
     { how: 'deleted', end: deleted },
     { how: 'disabled', end: disabled },
-  ])('is $how: is sent nothing, and the delivery ends as canceled', async ({ end }) => {
+  ])('is $how: nothing is sent, and the delivery ends as canceled', async ({ end }) => {
     const worker = startWorker();
     const receiver = await openReceiver();
     for (const isDue of [false, true]) {
@@ -494,11 +494,11 @@ describe('an endpoint that is gone before its event is committed', () => {
   });
 });
 
-it('endpoints that an account has deleted, however many, cost those that look for what waits nothing', async () => {
+it('the queries for waiting deliveries do not read deleted endpoints, however many there are', async () => {
   const url = 'http://127.0.0.1:1/';
   const [listener, other] = [await openListener(url), await openListener(url)];
-  await owePayout(listener);
-  await owePayout(other);
+  await recordPayout(listener);
+  await recordPayout(other);
   await makeDue(listener);
   await test.database`
     insert into webhook_endpoints (id, account_id, url, events, api_version, deleted_at)
@@ -507,8 +507,8 @@ it('endpoints that an account has deleted, however many, cost those that look fo
   await test.database`vacuum analyze webhook_endpoints, deliveries`;
   const reader = await openPlanReader(test.url);
   onTestFinished(() => reader.close());
-  for (const look of [overdueEndpoints, readBacklog]) {
-    const [plan] = await reader.plansOf(() => look(reader.database));
+  for (const query of [overdueEndpoints, readBacklog]) {
+    const [plan] = await reader.plansOf(() => query(reader.database));
     expect(plan?.wholeTables, plan?.text).not.toContain('webhook_endpoints');
     expect(plan?.rowsRead, plan?.text).toBeLessThanOrEqual(2_000);
   }
@@ -521,7 +521,7 @@ describe('first attempts at the events of many payouts', () => {
   const count = 60;
 
   /** Payouts that one transaction has moved, and whose events have not been attempted. */
-  async function oweBatch({ accountId }: Listener, size = count): Promise<readonly string[]> {
+  async function recordBatch({ accountId }: Listener, size = count): Promise<readonly string[]> {
     return transaction(test.database, async (sql) => {
       const batchId = await requestBatch(sql, accountId, { count: size });
       const items = await sql<{ id: string }[]>`select id from payouts where batch_id = ${batchId}`;
@@ -549,14 +549,14 @@ describe('first attempts at the events of many payouts', () => {
   });
 
   /** As if the worker that claimed them had been killed that long ago. */
-  const die = ({ endpointId }: Listener) => test.database`
+  const expireClaims = ({ endpointId }: Listener) => test.database`
     update delivery_groups set claimed_at = claimed_at - interval '30 s',
            next_attempt_at = next_attempt_at - interval '30 s' where endpoint_id = ${endpointId}`;
 
-  it('are pending without rows of their own, and each is one row once it was made', async () => {
+  it('are pending without rows of their own, and get one row each when they are made', async () => {
     const receiver = await openReceiver();
     const listener = await openListener(receiver.url);
-    const ids = await oweBatch(listener);
+    const ids = await recordBatch(listener);
     const { endpointId } = listener;
     expect(await deliveriesOf(listener)).toHaveLength(0);
     const first = { limit: 20, from: null };
@@ -580,16 +580,16 @@ describe('first attempts at the events of many payouts', () => {
     expect(await groupsOf(listener)).toHaveLength(0);
   });
 
-  it('that a killed worker has claimed are due, but for those it has recorded', async () => {
+  it('that a killed worker has claimed are due, except those it has recorded', async () => {
     const listener = await openListener('http://127.0.0.1:1/');
-    await oweBatch(listener);
+    await recordBatch(listener);
     const due = await claimGroups(test.database, listener.endpointId, 1_000);
     expect(due).toHaveLength(count);
     expect(await claimGroups(test.database, listener.endpointId, 1_000)).toEqual([]);
     await recordAttempts(test.database, due.slice(0, 10).map(ended));
     await endOverdueGroups(test.database);
     expect(await groupsOf(listener)).not.toHaveLength(0);
-    await die(listener);
+    await expireClaims(listener);
     await endOverdueGroups(test.database);
     expect(await groupsOf(listener)).toHaveLength(0);
     const statuses = await statusesOf(listener);
@@ -605,9 +605,9 @@ describe('first attempts at the events of many payouts', () => {
     expect((await statusesOf(listener)).filter((status) => status === 'pending')).toHaveLength(50);
   });
 
-  it('are recorded, also when their group has ended meanwhile', async () => {
+  it('are recorded, even if their group has ended meanwhile', async () => {
     const listener = await openListener('http://127.0.0.1:1/');
-    await oweBatch(listener);
+    await recordBatch(listener);
     const due = await claimGroups(test.database, listener.endpointId, 1_000);
     await test.database`
       select end_delivery_groups(array(select id from delivery_groups
@@ -617,10 +617,10 @@ describe('first attempts at the events of many payouts', () => {
     expect(await statusesOf(listener)).toEqual(Array(count).fill('delivered'));
   });
 
-  it('are canceled when their endpoint is disabled or deleted, also those under way', async () => {
+  it('are canceled when their endpoint is disabled or deleted, including those in progress', async () => {
     for (const how of ['disabled', 'deleted']) {
       const listener = await openListener('http://127.0.0.1:1/');
-      await oweBatch(listener);
+      await recordBatch(listener);
       const due = await claimGroups(test.database, listener.endpointId, 50);
       const { accountId, endpointId } = listener;
       await (how === 'deleted'
@@ -632,11 +632,11 @@ describe('first attempts at the events of many payouts', () => {
     }
   });
 
-  it('are canceled when they are due, where the sweep ended them as their endpoint was disabled', async () => {
+  it('are canceled when due, if the sweep ended their group while the endpoint was disabled', async () => {
     const receiver = await openReceiver();
     const listener = await openListener(receiver.url);
-    await oweBatch(listener);
-    await die(listener);
+    await recordBatch(listener);
+    await expireClaims(listener);
     const { accountId, endpointId } = listener;
     const ended = Promise.withResolvers<void>();
     const commit = Promise.withResolvers<void>();
@@ -648,7 +648,7 @@ describe('first attempts at the events of many payouts', () => {
     await ended.promise;
     const change = { status: 'disabled' } as const;
     const disabling = updateWebhookEndpoint(test.database, accountId, endpointId, change);
-    await eventually('it waits for the sweep', 20_000, async () => {
+    await eventually('the update waits for the sweep', 20_000, async () => {
       const waiting = await test.database`
         select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
       return waiting.count > 0 || undefined;
@@ -663,13 +663,13 @@ describe('first attempts at the events of many payouts', () => {
     expect(receiver.received).toEqual([]);
   });
 
-  it('are due at once when the worker that was to make them stops', async () => {
+  it('are due at once if their worker stops', async () => {
     const receiver = await startReceiver(() => undefined);
     onTestFinished(() => receiver.close());
     const listener = await openListener(receiver.url);
     const worker = startWorker();
     await worker.close();
-    await worker.deliver(...(await oweBatch(listener)));
+    await worker.deliver(...(await recordBatch(listener)));
     await endOverdueGroups(test.database);
     expect(await groupsOf(listener)).toHaveLength(0);
     const due = await claimDueDeliveries(test.database, listener.endpointId, 100);
@@ -677,9 +677,9 @@ describe('first attempts at the events of many payouts', () => {
     for (const { attempts } of due) expect(attempts).toBe(1);
   });
 
-  it('are neither doubled nor hurried by a redelivery', async () => {
+  it('are neither duplicated nor brought forward by a redelivery', async () => {
     const listener = await openListener('http://127.0.0.1:1/');
-    await oweBatch(listener);
+    await recordBatch(listener);
     const [claimed] = await claimGroups(test.database, listener.endpointId, 50);
     const eventId = claimed?.eventId ?? '';
     const { accountId, endpointId: id } = listener;
@@ -691,11 +691,11 @@ describe('first attempts at the events of many payouts', () => {
     expect(await groupsOf(listener)).toHaveLength(2);
   });
 
-  it('are left to the workflow of an endpoint that takes none of them', async () => {
+  it('are left to the workflow of an endpoint that refuses all of them', async () => {
     const receiver = await openReceiver();
     receiver.answerWith(503);
     const listener = await openListener(receiver.url);
-    await startWorker().deliver(...(await oweBatch(listener, 600)));
+    await startWorker().deliver(...(await recordBatch(listener, 600)));
     // At most one claim was taken before the worker noticed; the unclaimed rest is due in some seconds.
     const rows = await deliveriesOf(listener);
     expect(rows.length).toBeLessThanOrEqual(500);

@@ -61,8 +61,8 @@ async function statusesOf(endpointId: string): Promise<readonly string[]> {
   return rows.map(({ status }) => status);
 }
 
-async function untilStatuses(endpointId: string, wanted: readonly string[]): Promise<void> {
-  await expect.poll(() => statusesOf(endpointId), { timeout: 15_000 }).toEqual(wanted);
+async function untilStatuses(endpointId: string, expected: readonly string[]): Promise<void> {
+  await expect.poll(() => statusesOf(endpointId), { timeout: 15_000 }).toEqual(expected);
 }
 
 describe('a new endpoint', () => {
@@ -71,14 +71,14 @@ describe('a new endpoint', () => {
     ['http://localhost:9/', 'enabled'],
     ['http://0.0.0.0:9/', 'unverified'],
     ['https://example.com/', 'unverified'],
-  ])('of a stack that runs on one machine is %s: %s', async (url, status) => {
+  ])('of a stack on one machine, with the URL %s, is %s', async (url, status) => {
     const { body } = await addEndpoint(await openCaller(), url);
     expect(body).toMatchObject({ url, status });
   });
 });
 
 describe('an update', () => {
-  it('changes what it names and nothing else, once for its key', async () => {
+  it('changes only the named properties, once for its key', async () => {
     const caller = await openCaller();
     const { path, body, secret } = await addEndpoint(caller, 'http://127.0.0.1:9/old');
     const { secret: _, ...before } = body;
@@ -113,7 +113,7 @@ describe('an update', () => {
     expect((await caller.client(`GET ${path}`)).body).toEqual(before);
   });
 
-  it('that disables cancels what is pending for good; enabled again, new events arrive', async () => {
+  it('that disables cancels pending deliveries for good; enabled again, it gets new events', async () => {
     const caller = await openCaller();
     const [old, other] = [await openReceiver(), await openReceiver()] as const;
     const { id, path } = await addEndpoint(caller, old.url);
@@ -171,7 +171,7 @@ async function storedSecrets(endpointId: string): Promise<number> {
 }
 
 describe('the secret of an endpoint', () => {
-  it('is sealed for its endpoint and number, and opened once for all deliveries', async () => {
+  it('is encrypted for its endpoint and number, and decrypted once for all deliveries', async () => {
     const caller = await openCaller();
     const { id, secret } = await addEndpoint(caller, 'http://127.0.0.1:9/');
     const other = await addEndpoint(caller, 'http://127.0.0.1:9/');
@@ -191,7 +191,7 @@ describe('the secret of an endpoint', () => {
     await expect(webhookSecretsOf(system.worker, keyring, other.id)).rejects.toThrow();
   });
 
-  it('is shown to a repeat for an hour, and never after that', async () => {
+  it('is shown to a repeated request for an hour only', async () => {
     const { client } = await openCaller();
     const idempotencyKey = crypto.randomUUID();
     const create = () =>
@@ -207,7 +207,7 @@ describe('the secret of an endpoint', () => {
     expect(await create()).toMatchObject({ status: 201, body: { ...first.body, secret: null } });
   });
 
-  it('is replaced under load: a receiver that changes over verifies every delivery', async () => {
+  it('can be rotated under load: a receiver that switches verifies every delivery', async () => {
     const caller = await openCaller();
     const receiver = await openVerifier('');
     const { id, path, secret } = await addEndpoint(caller, receiver.url);
@@ -253,7 +253,7 @@ describe('the secret of an endpoint', () => {
     expect(await storedSecrets(id)).toBe(1);
   });
 
-  it('is not replaced again before the overlap ends, unless it ends by that', async () => {
+  it('cannot be rotated again before the overlap ends, unless the rotation ends it', async () => {
     const caller = await openCaller();
     const { id, path, secret } = await addEndpoint(caller, 'http://127.0.0.1:9/');
     const rotate = (hours: string) =>

@@ -29,7 +29,7 @@ async function publishedKeys() {
 }
 
 describe('a webhook', () => {
-  it('is verified by the published key, without a secret, and by its secret as well', async () => {
+  it('can be verified by the published key alone, and by its secret as well', async () => {
     const payer = await openPayer(system);
     const added = await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['payout.settled'], signature: 'v1a' },
@@ -57,7 +57,7 @@ describe('a webhook', () => {
 });
 
 describe('an endpoint', () => {
-  it('that did not ask for it gets webhooks that its secret alone has signed', async () => {
+  it('that did not choose v1a gets webhooks signed by its secret only', async () => {
     const payer = await openPayer(system);
     const added = await payer.client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['payout.sent'] },
@@ -68,7 +68,7 @@ describe('an endpoint', () => {
     expect(headers['webhook-signature']).toMatch(/^v1,[^ ]+$/);
   });
 
-  it('has v1 or v1a, and shows which', async () => {
+  it('has the signature v1 or v1a, and shows which', async () => {
     const { client } = await openPayer(system);
     const add = (signature: string) =>
       client('POST /v1/webhook_endpoints', {
@@ -85,7 +85,7 @@ describe('an endpoint', () => {
 });
 
 describe(path, () => {
-  it('is a JWK Set that may be kept for five minutes, and is not sent again unchanged', async () => {
+  it('is a JWK Set that may be cached for five minutes, and is not sent again unchanged', async () => {
     const { answer, keys } = await publishedKeys();
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')).toBe('application/json');
@@ -98,7 +98,7 @@ describe(path, () => {
     expect(again.statusCode).toBe(304);
   });
 
-  it('has public halves alone', async () => {
+  it('has public keys only', async () => {
     const text = await (await fetch(system.apiUrl + path)).text();
     expect(text).not.toMatch(/"d":|whsk_/);
     for (const key of [1, 2].map((byte) => Buffer.alloc(32, byte))) {

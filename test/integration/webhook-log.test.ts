@@ -69,7 +69,7 @@ const attempted = z.object({
 });
 
 describe('the log of an event', () => {
-  it('has each attempt, newest first: when, status, latency, answer and when the next was due', async () => {
+  it('has each attempt, newest first: time, status, latency, response and next attempt', async () => {
     const { accountId, client, receiver, endpoint } = await openListener();
     await recordEvents(system.database, accountId, 1);
     receiver.answerWith(503, 'no\0database');
@@ -99,7 +99,7 @@ describe('the log of an event', () => {
     expect(shown.last_latency_ms).toBe(second?.latency_ms);
   });
 
-  it('costs no row of its own where the first attempt succeeds', async () => {
+  it('has no row of its own if the first attempt succeeds', async () => {
     const { accountId, client, endpoint } = await openListener();
     await recordEvents(system.database, accountId, 30);
     await attempt(endpoint);
@@ -111,7 +111,7 @@ describe('the log of an event', () => {
     expect(rows).toHaveLength(0);
   });
 
-  it('is forgotten with its delivery after 30 days, by a worker', async () => {
+  it('is purged by a worker after 30 days', async () => {
     const { endpoint } = await openListener();
     const dayMs = 24 * 60 * 60_000;
     const aged = (days: number) => firstId('event', Date.now() - days * dayMs) + '0'.repeat(16);
@@ -145,7 +145,7 @@ describe('the deliveries of an endpoint', () => {
   }
   const eventsOf = ({ data }: z.infer<typeof page>) => data.map(({ event }) => event);
 
-  it('are listed by what became of them, newest event first, page by page', async () => {
+  it('are listed by status, newest event first, page by page', async () => {
     const { client, endpoint, ids } = await openMixed();
     expect(eventsOf(await deliveries(client, endpoint))).toEqual(ids);
     expect(eventsOf(await deliveries(client, endpoint, '?status=pending'))).toEqual([ids[0]]);
@@ -162,7 +162,7 @@ describe('the deliveries of an endpoint', () => {
     });
   });
 
-  it('go on only behind an event of the endpoint, and are those of its account alone', async () => {
+  it('take only an event of the endpoint as a cursor, and are shown to its account only', async () => {
     const { client, endpoint } = await openMixed();
     const other = await openMixed();
     const foreign = `GET /v1/webhook_endpoints/${endpoint}/deliveries?starting_after=${other.ids[0]}`;
@@ -174,7 +174,7 @@ describe('the deliveries of an endpoint', () => {
     expect(await other.client(path)).toMatchObject({ status: 404 });
   });
 
-  it('are read by indexes, a page of each status and no more', async () => {
+  it('are read by index, one page of each status and no more', async () => {
     const { accountId, endpoint } = await openListener();
     await recordEvents(system.database, accountId, 6_000);
     await system.database`
@@ -244,7 +244,7 @@ describe('a redelivery', () => {
     expect(twice.attempts).toHaveLength(2);
   });
 
-  it('of what has failed since a time brings each event once, and no others', async () => {
+  it('of all failures since a time sends each event once, and no others', async () => {
     const { accountId, client, receiver, endpoint } = await openListener();
     await recordEvents(system.database, accountId, 30);
     await system.database`
@@ -273,7 +273,7 @@ describe('a redelivery', () => {
     expect(attempted.parse(shown.body).data[0].attempt_count).toBe(1);
   });
 
-  it('of an event is refused to an endpoint that takes none, and wakes none of those', async () => {
+  it('of an event is refused to a disabled or deleted endpoint, and does not wake it', async () => {
     const { accountId, client, endpoint } = await openListener();
     await recordEvents(system.database, accountId, 1);
     const [one = ''] = (await deliveries(client, endpoint)).data.map(({ event }) => event);
@@ -301,7 +301,7 @@ describe('a redelivery', () => {
     await expect(workflow.describe()).rejects.toThrow('not found');
   });
 
-  it('is refused to an endpoint that is disabled, and of another time form', async () => {
+  it('is refused to a disabled endpoint, and for an invalid time', async () => {
     const { client, endpoint } = await openListener();
     const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
     const malformed = await client(path, { json: { since: 'yesterday' } });

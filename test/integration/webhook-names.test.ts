@@ -18,7 +18,7 @@ afterEach(async () => {
 
 /** A name server that answers 10.0.0.1 for `quick.example`, and does not answer for any other name. */
 async function startNameServer() {
-  const asked: string[] = [];
+  const queried: string[] = [];
   const socket = createSocket('udp4').bind(0, '127.0.0.1');
   await once(socket, 'listening');
   closers.push(async () => {
@@ -28,7 +28,7 @@ async function startNameServer() {
   socket.on('message', (query, { port, address }) => {
     const question = query.subarray(12, query.indexOf(0, 12) + 5);
     const [label = ''] = [...labelsOf(question)];
-    asked.push(label);
+    queried.push(label);
     if (label !== 'quick') return;
     const isIpv4 = question.at(-3) === 1;
     // RFC 1035: an answer to one question, with one record that points to its name, or none.
@@ -37,7 +37,7 @@ async function startNameServer() {
     const head = Buffer.concat([query.subarray(0, 2), Buffer.from([0x81, 0x80]), counts]);
     socket.send(Buffer.concat([head, question, ...(isIpv4 ? [record] : [])]), port, address);
   });
-  return { asked, server: `127.0.0.1:${socket.address().port}` };
+  return { queried, server: `127.0.0.1:${socket.address().port}` };
 }
 
 function* labelsOf(name: Buffer): Generator<string> {
@@ -49,7 +49,7 @@ function* labelsOf(name: Buffer): Generator<string> {
 const strict = { allowInsecure: false, allowPrivateAddresses: false };
 
 async function openSender() {
-  const { asked, server } = await startNameServer();
+  const { queried, server } = await startNameServer();
   const sender = createSender(strict, {
     lookups: guardedLookups(strict, askNameServers([server])),
   });
@@ -60,24 +60,24 @@ async function openSender() {
       ...{ account, url: `https://${host}/hooks`, id: 'evt_1', secrets, body: '{}' },
       timestampSeconds: 1_800_000_000,
     });
-  return { asked, send };
+  return { queried, send };
 }
 
 const leadsInside = { kind: 'blocked', detail: 'the name leads to no public address' };
 
-it('looks up beside names without an answer what others need, on no thread of theirs', async () => {
-  const { asked, send } = await openSender();
+it('names without an answer hold up neither the lookups of others nor their threads', async () => {
+  const { queried, send } = await openSender();
   const ended: SendOutcome[] = [];
   const hosts = Array.from({ length: 16 }, (_, index) => `silent-${index}.example`);
   const attempts = hosts.flatMap((host) =>
     Array.from({ length: 16 }, async () => void ended.push(await send('acct_slow', host))),
   );
   // Each host is looked up for two address families, however many attempts wait for it.
-  await eventually('all are asked for', 20_000, () => asked.length >= 32 || undefined);
+  await eventually('all names are queried', 20_000, () => queried.length >= 32 || undefined);
   expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
   await Promise.all([readFile(new URL(import.meta.url)), lookup('localhost')]);
   expect(ended).toEqual([]);
-  expect(asked.filter((label) => label.startsWith('silent'))).toHaveLength(32);
+  expect(queried.filter((label) => label.startsWith('silent'))).toHaveLength(32);
 
   await Promise.all(attempts);
   // The same text as for a name that leads inside, so that callers cannot discover which names exist.
@@ -86,15 +86,15 @@ it('looks up beside names without an answer what others need, on no thread of th
   expect(await send('acct_slow', 'quick.example')).toMatchObject(leadsInside);
 });
 
-it('asks for 32 hosts of an account at once, and for those of others beside them', async () => {
-  const { asked, send } = await openSender();
+it('at most 32 hosts of an account are looked up at once, without holding up others', async () => {
+  const { queried, send } = await openSender();
   const ended: SendOutcome[] = [];
   const attempts = Array.from({ length: 100 }, async (_, index) => {
     ended.push(await send('acct_slow', `silent-${index}.example`));
   });
-  await eventually('what is too much ends', 20_000, () => ended.length === 68 || undefined);
+  await eventually('the lookups over the limit end', 20_000, () => ended.length === 68 || undefined);
   expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
-  expect(new Set(asked)).toEqual(
+  expect(new Set(queried)).toEqual(
     new Set(['quick', ...Array.from({ length: 32 }, (_, index) => `silent-${index}`)]),
   );
   await Promise.all(attempts);

@@ -70,7 +70,7 @@ const arrived = (received: readonly { readonly headers: Readonly<Record<string, 
   received.map(({ headers }) => headers['webhook-id'] ?? '').toSorted();
 
 describe('a redelivery by a range of sequences', () => {
-  it('brings each event of it once, whatever had become of it, and no other', async () => {
+  it('sends each event of the range once, whatever its status, and no other', async () => {
     const { accountId, client, receiver, addEndpoint } = await openAccount();
     const endpoint = await addEndpoint('payout.sent');
     const types = Array.from({ length: 40 }, (_, index) =>
@@ -87,13 +87,13 @@ describe('a redelivery by a range of sequences', () => {
     }
     const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
     const request = { json: { from_sequence: 5, to_sequence: 30 }, idempotencyKey: 'range-5-30' };
-    const wanted = ids.filter((_, index) => index >= 4 && index < 30 && index % 4 !== 3).toSorted();
+    const expected = ids.filter((_, index) => index >= 4 && index < 30 && index % 4 !== 3).toSorted();
     expect((await client(path, request)).body).toEqual({
       ...{ object: 'redelivery', webhook_endpoint: endpoint },
-      ...{ pending: wanted.length, has_more: false },
+      ...{ pending: expected.length, has_more: false },
     });
     await expect.poll(() => pending(endpoint), { timeout: 20_000 }).toBe(0);
-    expect(arrived(receiver.received)).toEqual(wanted);
+    expect(arrived(receiver.received)).toEqual(expected);
 
     const repeated = await client(path, request);
     expect(repeated.headers.get('idempotent-replayed')).toBe('true');
@@ -101,7 +101,7 @@ describe('a redelivery by a range of sequences', () => {
     expect(await pending(endpoint)).toBe(0);
   });
 
-  it('brings what was written while the endpoint was disabled, and before it existed', async () => {
+  it('sends events from before the endpoint existed and while it was disabled', async () => {
     const { accountId, client, receiver, addEndpoint } = await openAccount();
     await recordEvents(system.database, accountId, 5);
     const endpoint = await addEndpoint('*');
@@ -121,7 +121,7 @@ describe('a redelivery by a range of sequences', () => {
     expect(new Set(arrived(receiver.received))).toEqual(new Set(await idsOf(accountId)));
   });
 
-  it('hurries what waits, leaves what is under way, and does not wait for its record', async () => {
+  it('brings waiting deliveries forward, and neither touches nor awaits attempts in progress', async () => {
     const { accountId, client, addEndpoint } = await openAccount();
     const endpoint = await addEndpoint('*');
     await recordEvents(system.database, accountId, 4);
@@ -144,7 +144,7 @@ describe('a redelivery by a range of sequences', () => {
       status: 'delivered',
       at: new Date(),
     } as const;
-    const nothing = {
+    const attempt = {
       latencyMs: 1,
       httpStatus: 200,
       error: null,
@@ -153,11 +153,11 @@ describe('a redelivery by a range of sequences', () => {
       isFailing: false,
     };
     await transaction(system.database, async (sql) => {
-      await recordAttempts(sql, [{ ...ended, ...nothing, eventId: first }]);
+      await recordAttempts(sql, [{ ...ended, ...attempt, eventId: first }]);
       const range = { json: { from_sequence: 1, to_sequence: 4 } };
-      const asked = await client(`POST /v1/webhook_endpoints/${endpoint}/redeliver`, range);
+      const response = await client(`POST /v1/webhook_endpoints/${endpoint}/redeliver`, range);
       // If it had waited for the row locked here, it would have timed out.
-      expect(asked.status).toBe(200);
+      expect(response.status).toBe(200);
     });
     await expect
       .poll(() => statusesOf(endpoint), { timeout: 20_000 })
@@ -168,7 +168,7 @@ describe('a redelivery by a range of sequences', () => {
     expect(rows.map(({ attempts }) => attempts)).toEqual([3, 4]);
   });
 
-  it('is found by indexes, however much the endpoint has had before', async () => {
+  it('is read by index, however many deliveries the endpoint has had', async () => {
     const { accountId, addEndpoint } = await openAccount();
     const id = await addEndpoint('*');
     await recordEvents(system.database, accountId, 6_000);

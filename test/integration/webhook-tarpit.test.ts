@@ -70,7 +70,7 @@ it.for([
   { lane: 'a payout', send: single, count: 80 },
   { lane: 'a batch', send: batch, count: 30 },
 ])(
-  'a receiver that never answers does not keep another customer’s webhook of $lane',
+  'a receiver that never answers does not delay another customer’s webhook of $lane',
   { timeout: 300_000 },
   async ({ send, count }, { annotate }) => {
     const victim = await openVictim();
@@ -78,7 +78,7 @@ it.for([
     const { payer, tarpit } = await openAttacker();
     await Promise.all(Array.from({ length: count }, () => send(payer)));
     // Waits first, to measure the effect of the slow receiver and not the cost of settling the payouts.
-    await eventually('all of them are settled', 120_000, async () => {
+    await eventually('all payouts of the attacker are settled', 120_000, async () => {
       const [row] = await system.database<{ open: number }[]>`
         select count(*)::int as open from payouts
          where account_id = ${payer.accountId} and status <> 'settled'`;

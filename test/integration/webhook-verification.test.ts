@@ -173,7 +173,7 @@ describe('an endpoint that is not verified', () => {
     expect(receiver.received).toEqual([]);
   });
 
-  it('may get another URL, which is not asked', async () => {
+  it('may get another URL, which is not challenged', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { path } = await addEndpoint(client, 'http://localhost:9/');
@@ -224,9 +224,9 @@ describe('a challenge', () => {
       'was not the challenge',
     ],
     ['another text', (response) => response.end('ok'), 'was not the challenge'],
-    ['nothing', (response) => response.writeHead(204).end(), 'was not the challenge'],
+    ['an empty body', (response) => response.writeHead(204).end(), 'was not the challenge'],
     [
-      'it under a failure',
+      'the challenge under a 404',
       (response, sent) => response.writeHead(404).end(challengeOf(sent)),
       'HTTP 404',
     ],
@@ -238,17 +238,17 @@ describe('a challenge', () => {
     ['silence', () => undefined, 'timeout'],
     ['a hang-up', (response) => response.destroy(), 'UND_ERR_SOCKET'],
     [
-      'what is no HTTP',
+      'something that is not HTTP',
       (response) => response.socket?.end('no HTTP\r\n\r\n'),
       'the response was not HTTP',
     ],
-  ])('that is answered by %s is refused, and the endpoint stays as it is', async (_, bad, says) => {
+  ])('that is answered by %s fails, and the endpoint stays as it is', async (_, answering, detail) => {
     const { client } = await openCaller();
-    const receiver = await openReceiver(bad);
+    const receiver = await openReceiver(answering);
     const { path } = await addEndpoint(client, receiver.url);
     const refused = await client(`POST ${path}/verify`);
     expect(refused).toMatchObject({ status: 422, body: { code: 'webhook_challenge_failed' } });
-    expect(textOf(refused, 'detail')).toContain(says);
+    expect(textOf(refused, 'detail')).toContain(detail);
     expect(textOf(refused, 'detail')).toContain('Expected a 2xx response within 15 seconds');
     expect(receiver.received).toHaveLength(1);
     expect(await statusOf(client, path)).toBe('unverified');
@@ -257,7 +257,7 @@ describe('a challenge', () => {
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
   });
 
-  it('is not sent to an address that is refused, of which nothing is said', async () => {
+  it('is not sent to a refused address, about which nothing is revealed', async () => {
     const { client } = await openCaller();
     const { path } = await addEndpoint(client, 'http://localhost:9/guarded');
     const refused = await client(`POST ${path}/verify`);
@@ -265,7 +265,7 @@ describe('a challenge', () => {
     expect(textOf(refused, 'detail')).toContain('the host leads to no public address');
   });
 
-  it('does not verify a URL that came meanwhile', async () => {
+  it('does not verify a URL that was set meanwhile', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { path } = await addEndpoint(client, receiver.url);
@@ -279,7 +279,7 @@ describe('a challenge', () => {
     expect(await statusOf(client, path)).toBe('unverified');
   });
 
-  it('is one at a time', async () => {
+  it('runs one at a time', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(() => undefined);
     const { path } = await addEndpoint(client, receiver.url);
@@ -300,7 +300,7 @@ describe('a challenge', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('whose worker has stopped was not answered', async () => {
+  it('whose worker has stopped counts as not answered', async () => {
     const { client } = await openCaller();
     const receiver = await openPatientReceiver();
     const { id, path } = await addEndpoint(client, receiver.url);
@@ -328,10 +328,10 @@ describe('a challenge', () => {
     const other = await openReceiver(rightly);
     const verified = await addVerified(client, other.url);
     const idempotencyKey = crypto.randomUUID();
-    const without = createClient(second.url, apiKey);
+    const withoutTemporal = createClient(second.url, apiKey);
     const answers = await Promise.all([
-      without(`POST ${path}/verify`),
-      without(`POST ${verified.path}/test`, { idempotencyKey }),
+      withoutTemporal(`POST ${path}/verify`),
+      withoutTemporal(`POST ${verified.path}/test`, { idempotencyKey }),
     ]);
     const unavailable = { status: 503, body: { code: 'service_unavailable' } };
     expect(answers).toMatchObject([unavailable, unavailable]);
@@ -344,7 +344,7 @@ describe('a challenge', () => {
     expect(other.received).toHaveLength(2);
   });
 
-  it('is in no history and no row, nor are the secret and what receivers answer', async () => {
+  it('is in no history and no row, and neither are the secret and the responses', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver((response, _, body) => response.writeHead(500).end(body));
     const { id, path, secret } = await addEndpoint(client, receiver.url);
@@ -369,8 +369,8 @@ describe('a challenge', () => {
   });
 });
 
-describe('a new URL of an endpoint that is verified', () => {
-  it('is refused with all that comes with it unless it answers', async () => {
+describe('a new URL of a verified endpoint', () => {
+  it('is refused, with all other changes, unless it answers the challenge', async () => {
     const { client } = await openCaller();
     const [old, other] = [await openReceiver(rightly), await openReceiver(rightly)];
     const { id, path } = await addVerified(client, old.url);
@@ -398,7 +398,7 @@ describe('a new URL of an endpoint that is verified', () => {
     expect([old.received.length, other.received.length]).toEqual([2, 2]);
   });
 
-  it('is challenged while the endpoint is disabled as well', async () => {
+  it('is challenged even while the endpoint is disabled', async () => {
     const { client } = await openCaller();
     const [old, other] = [await openReceiver(rightly), await openReceiver((r) => r.end('no'))];
     const { path } = await addVerified(client, old.url);
@@ -441,7 +441,7 @@ describe('a test message', () => {
     },
   );
 
-  it('is not sent again by a worker that is given it again', async () => {
+  it('is not sent again by a worker that gets it again', async () => {
     const { client, accountId } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { path, id } = await addVerified(client, receiver.url);
@@ -457,7 +457,7 @@ describe('a test message', () => {
     expect([rows.length, receiver.received.length]).toEqual([2, 2]);
   });
 
-  it('that was not begun goes where the endpoint is by the time of its repeat', async () => {
+  it('that was not started goes to the endpoint’s URL at the time of its repeat', async () => {
     const { client } = await openCaller();
     const { id, path, received, idempotencyKey } = await addWithTestNotBegun(client);
     const moved = await openReceiver(rightly, 'moved.example');
@@ -474,7 +474,7 @@ describe('a test message', () => {
     ]);
   });
 
-  it('whose worker has stopped has failed once nothing can come of it any more', async () => {
+  it('whose worker has stopped fails once it can no longer succeed', async () => {
     const { client } = await openCaller();
     const { id, path, received, idempotencyKey } = await addWithTestNotBegun(client);
     const begunAgo = async (ago: string) => {
@@ -497,7 +497,7 @@ describe('a test message', () => {
     expect(received).toHaveLength(2);
   });
 
-  it('says what a receiver has answered that takes it, or why there is no answer', async () => {
+  it('reports the receiver’s response, or why there is none', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { path } = await addVerified(client, receiver.url);
@@ -514,7 +514,7 @@ describe('a test message', () => {
 });
 
 describe('challenges and tests to a host', () => {
-  it('are at most ten an hour of an account, so a stranger gets no more and no event', async () => {
+  it('of an account are limited to ten an hour, so a stranger’s host gets no more, and no event', async () => {
     const { client, apiKey, accountId } = await openCaller();
     const stranger = await openReceiver((response) => response.end('hello'));
     // The same host with two ports.
@@ -559,7 +559,7 @@ describe('challenges and tests to a host', () => {
     expect((await attempts[0]?.())?.status).toBe(429);
   });
 
-  it('count as well when they are asked for at the same time', async () => {
+  it('are limited even when they are requested at the same time', async () => {
     const { client, accountId } = await openCaller();
     const stranger = await openReceiver((response) => response.end('hello'));
     const endpoints = await Promise.all(
@@ -573,7 +573,7 @@ describe('challenges and tests to a host', () => {
     expect([refused.length, rows.count, stranger.received.length]).toEqual([4, 10, sent.length]);
   });
 
-  it('are at most sixty an hour of an account to all hosts', async () => {
+  it('of an account are limited to sixty an hour over all hosts', async () => {
     const { client, accountId } = await openCaller();
     const receiver = await openReceiver((response) => response.end('hello'), 'n0.example');
     const { id, path } = await addEndpoint(client, receiver.url);
@@ -606,7 +606,7 @@ describe('challenges and tests to a host', () => {
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 429 });
   });
 
-  it('are at most four at once of an account; a fifth is not sent, and waits for nothing', async () => {
+  it('of an account are limited to four at once; a fifth is refused without waiting', async () => {
     const { client } = await openCaller();
     const receiver = await openPatientReceiver();
     const { port } = new URL(receiver.url);
@@ -630,7 +630,7 @@ describe('challenges and tests to a host', () => {
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
   });
 
-  it('that were not begun make room after thirty seconds, as Retry-After says', async () => {
+  it('that were not started stop counting after thirty seconds, as Retry-After says', async () => {
     const { client } = await openCaller();
     const receiver = await openPatientReceiver();
     const { id, path } = await addEndpoint(client, receiver.url);
@@ -652,7 +652,7 @@ describe('challenges and tests to a host', () => {
     expect(await client(`POST ${another.path}/verify`)).toMatchObject({ status: 200 });
   });
 
-  it('are forgotten after thirty days', async () => {
+  it('are purged after thirty days', async () => {
     const { client } = await openCaller();
     const receiver = await openReceiver(rightly);
     const { id } = await addVerified(client, receiver.url);

@@ -61,7 +61,7 @@ async function addEndpoint(
 const about = (payout: string) => (webhook: ReceivedWebhook) => webhook.body.includes(payout);
 
 /** Waits until the receiver has this many webhooks about the payout, and returns them. */
-async function heard(receiver: Receiver, payout: string, count: number) {
+async function untilReceived(receiver: Receiver, payout: string, count: number) {
   const matching = () => receiver.received.filter(about(payout));
   await receiver.next(() => matching().length >= count);
   return matching();
@@ -76,10 +76,10 @@ function deliveriesTo({ id }: Endpoint) {
 }
 
 /** Waits until the endpoint's deliveries match; a webhook arrives before its row is updated. */
-async function untilDeliveries(endpoint: Endpoint, wanted: readonly object[]): Promise<void> {
+async function untilDeliveries(endpoint: Endpoint, expected: readonly object[]): Promise<void> {
   await expect
     .poll(async () => [...(await deliveriesTo(endpoint))], { timeout: 15_000 })
-    .toMatchObject(wanted);
+    .toMatchObject(expected);
 }
 
 it.each([
@@ -101,16 +101,16 @@ it.each([
 });
 
 describe('an endpoint that answers', () => {
-  it('500 gets the same event again, byte for byte, until it takes it', async () => {
+  it('500 gets the same event again, byte for byte, until it accepts it', async () => {
     const caller = await openCaller();
     const receiver = await openReceiver();
     const endpoint = await addEndpoint(caller, receiver, 'payout.settled');
     receiver.answerWith(500);
     const payout = await caller.pay();
-    await heard(receiver, payout, 1);
+    await untilReceived(receiver, payout, 1);
     receiver.answerWith(204);
 
-    const [first, second, ...others] = await heard(receiver, payout, 2);
+    const [first, second, ...others] = await untilReceived(receiver, payout, 2);
     expect(others).toEqual([]);
     expect(second?.body).toBe(first?.body);
     expect(second?.headers['webhook-id']).toBe(first?.headers['webhook-id']);
@@ -130,34 +130,34 @@ describe('an endpoint that answers', () => {
     expect(receiver.received).toHaveLength(2);
   });
 
-  it('410 is disabled, and what it was owed is canceled', async () => {
+  it('410 is disabled, and its pending deliveries are canceled', async () => {
     const caller = await openCaller();
     const receiver = await openReceiver();
     const endpoint = await addEndpoint(caller, receiver, 'payout.settled');
     receiver.answerWith(500);
-    const owed = await caller.pay();
-    await heard(receiver, owed, 1);
-    await untilDeliveries(endpoint, [{ payout: owed, status: 'pending', attempts: 1 }]);
+    const pending = await caller.pay();
+    await untilReceived(receiver, pending, 1);
+    await untilDeliveries(endpoint, [{ payout: pending, status: 'pending', attempts: 1 }]);
 
     receiver.answerWith(410);
     const refused = await caller.pay();
-    await heard(receiver, refused, 1);
+    await untilReceived(receiver, refused, 1);
     await expect
       .poll(async () => (await caller.client(`GET /v1/webhook_endpoints/${endpoint.id}`)).body)
       .toMatchObject({ status: 'disabled', status_reason: expect.stringContaining('410') });
     await untilDeliveries(endpoint, [
-      { payout: owed, status: 'canceled' },
+      { payout: pending, status: 'canceled' },
       { payout: refused, status: 'exhausted' },
     ]);
 
-    const unheard = await caller.pay();
-    await untilStatus(caller.client, unheard, 'settled');
+    const later = await caller.pay();
+    await untilStatus(caller.client, later, 'settled');
     expect(await deliveriesTo(endpoint)).toHaveLength(2);
   });
 });
 
-describe('an endpoint hears', () => {
-  it('only the types it listens to, and all of them with *', async () => {
+describe('an endpoint receives', () => {
+  it('only the event types that it subscribes to, and all of them with *', async () => {
     const caller = await openCaller();
     const [sent, settled, all] = [
       await openReceiver(),
@@ -170,40 +170,40 @@ describe('an endpoint hears', () => {
       await addEndpoint(caller, all, '*'),
     ];
     const payout = await caller.pay();
-    await Promise.all([heard(sent, payout, 1), heard(settled, payout, 1), heard(all, payout, 2)]);
+    await Promise.all([untilReceived(sent, payout, 1), untilReceived(settled, payout, 1), untilReceived(all, payout, 2)]);
     // The rows were written with the events: an endpoint without one never gets the event.
-    const owed = await Promise.all(
+    const types = await Promise.all(
       endpoints.map(async (endpoint) => (await deliveriesTo(endpoint)).map(({ type }) => type)),
     );
-    expect(owed).toEqual([['payout.sent'], ['payout.settled'], ['payout.sent', 'payout.settled']]);
+    expect(types).toEqual([['payout.sent'], ['payout.settled'], ['payout.sent', 'payout.settled']]);
     const typesAt = ({ received }: Receiver) =>
       received.map(({ body }) => String(JSON.parse(body).type)).sort();
-    expect([sent, settled, all].map(typesAt)).toEqual(owed);
+    expect([sent, settled, all].map(typesAt)).toEqual(types);
   });
 
-  it('nothing once it is deleted, and what it was owed is canceled', async () => {
+  it('nothing once it is deleted, and its pending deliveries are canceled', async () => {
     const caller = await openCaller();
     const [kept, deleted] = [await openReceiver(), await openReceiver()] as const;
     await addEndpoint(caller, kept, 'payout.settled');
     const endpoint = await addEndpoint(caller, deleted, 'payout.settled');
     deleted.answerWith(500);
-    const owed = await caller.pay();
-    await heard(deleted, owed, 1);
-    await untilDeliveries(endpoint, [{ payout: owed, status: 'pending', attempts: 1 }]);
+    const pending = await caller.pay();
+    await untilReceived(deleted, pending, 1);
+    await untilDeliveries(endpoint, [{ payout: pending, status: 'pending', attempts: 1 }]);
 
     const gone = await caller.client(`DELETE /v1/webhook_endpoints/${endpoint.id}`);
     expect(gone.body).toMatchObject({ deleted: true });
     const payout = await caller.pay();
-    await heard(kept, payout, 1);
+    await untilReceived(kept, payout, 1);
     expect([...(await deliveriesTo(endpoint))]).toMatchObject([
-      { payout: owed, status: 'canceled', attempts: 1 },
+      { payout: pending, status: 'canceled', attempts: 1 },
     ]);
     expect(deleted.received.filter(about(payout))).toEqual([]);
     const read = await caller.client(`GET /v1/webhook_endpoints/${endpoint.id}`);
     expect(read.status).toBe(404);
   });
 
-  it('the rate as its own API version has it: a number or an exact string', async () => {
+  it('the rate in its own API version: a number or an exact string', async () => {
     const caller = await openCaller('2026-06-01');
     const [older, newer] = [await openReceiver(), await openReceiver()] as const;
     await addEndpoint(caller, older, 'payout.settled');
@@ -212,8 +212,8 @@ describe('an endpoint hears', () => {
     await addEndpoint(caller, newer, 'payout.settled');
     const payout = await caller.pay();
     const [[inNumbers], [inStrings]] = await Promise.all([
-      heard(older, payout, 1),
-      heard(newer, payout, 1),
+      untilReceived(older, payout, 1),
+      untilReceived(newer, payout, 1),
     ]);
     const rate = textOf(await caller.client(`GET /v1/payouts/${payout}`), 'rate');
     expect(JSON.parse(inStrings?.body ?? '')).toMatchObject({
@@ -234,11 +234,11 @@ describe('the example of a webhook', () => {
   /** The form of a message, with values that vary replaced by their types: times, IDs, amounts. */
   const formOf = (value: unknown, name = ''): unknown => {
     if (Array.isArray(value)) return value.map((each) => formOf(each));
-    if (value === null || said.has(name)) return value;
+    if (value === null || constants.has(name)) return value;
     if (typeof value !== 'object') return typeof value;
     return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, formOf(each, key)]));
   };
-  const said = new Set([
+  const constants = new Set([
     ...['object', 'type', 'api_version', 'status', 'status_reason', 'status_reason_text', 'reason'],
     ...[
       'source_currency',
@@ -251,7 +251,7 @@ describe('the example of a webhook', () => {
     ],
   ]);
 
-  it('is what receivers get, of every type', { timeout: 60_000 }, async () => {
+  it('matches what receivers get, for every type', { timeout: 60_000 }, async () => {
     const caller = await openCaller(version);
     const [all, closed, batched] = [
       await openReceiver(),
@@ -304,7 +304,7 @@ describe('the example of a webhook', () => {
       const { data, ...message } = JSON.parse(body);
       const example = webhookExample(type, version);
       // Other tests cover the number of events per request and the reason for disabling an endpoint.
-      const [got, shown] =
+      const [received, documented] =
         type === 'event.batch'
           ? [
               { ...message, data: [] },
@@ -313,14 +313,14 @@ describe('the example of a webhook', () => {
           : [{ ...message, data }, example];
       if (type === 'webhook_endpoint.disabled') {
         expect(data.status_reason).toBe('The receiver answered 410 Gone.');
-        got.data.status_reason = 'No delivery succeeded for 5 days.';
+        received.data.status_reason = 'No delivery succeeded for 5 days.';
       }
-      expect([type, formOf(got)]).toEqual([type, formOf(shown)]);
+      expect([type, formOf(received)]).toEqual([type, formOf(documented)]);
     }
   });
 });
 
-it('of 40 endpoints that are added at the same time, an account gets 16', async () => {
+it('an account that adds 40 endpoints at the same time gets 16', async () => {
   const { client } = await openCaller();
   const answers = await Promise.all(
     Array.from({ length: 40 }, (_, index) =>
