@@ -123,12 +123,16 @@ describe('a message sent to Temporal does not settle or fail a payout', () => {
     await expect(send(old, 'barbara')).rejects.toThrow();
     expect(await workflow.executeUpdate('cancel')).toMatchObject({ outcome: 'refused' });
     await workflow.cancel();
-    const { lines, row } = await eventually('the cancellation from the Temporal UI is refused', 20_000, async () => {
-      const lines = await linesAbout(id);
-      return lines.some(({ line }) => line.includes('temporal_ui'))
-        ? { lines, row: await rowOf(system, id) }
-        : undefined;
-    });
+    const { lines, row } = await eventually(
+      'the cancellation from the Temporal UI is refused',
+      20_000,
+      async () => {
+        const lines = await linesAbout(id);
+        return lines.some(({ line }) => line.includes('temporal_ui'))
+          ? { lines, row: await rowOf(system, id) }
+          : undefined;
+      },
+    );
     expect(row).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
     expect(await rowOf(system, other)).toMatchObject({ status: 'sent' });
     expect(lines).toHaveLength(3);
@@ -198,7 +202,10 @@ describe('text written by an operator stays in the database', () => {
     const reason = `the bank says that ${iban} has it`;
     const signed = { operator: 'ada', reason };
     await operate(system, id, 'fail', { ...signed, statementDate: '2020-01-01' });
-    const proposed = await operate(system, id, 'settle', { ...signed, evidence: `MT103 for ${iban}` });
+    const proposed = await operate(system, id, 'settle', {
+      ...signed,
+      evidence: `MT103 for ${iban}`,
+    });
     const proposal = proposed.action;
     const proposals = await keptByTemporal(id);
     // Confirms that the history was read and contains the request.

@@ -739,7 +739,11 @@ describe('a correction', () => {
       await expect(posted, JSON.stringify(command)).rejects.toMatchObject(checkViolation);
     }
     expect(await entriesOf(database, id)).toEqual([]);
-    await post(id, { ...approvedEntry, postings: [b, a] }, await approved(id, booking(approvedEntry)));
+    await post(
+      id,
+      { ...approvedEntry, postings: [b, a] },
+      await approved(id, booking(approvedEntry)),
+    );
   });
 
   it('is the only entry of its command, whatever its kind', async () => {

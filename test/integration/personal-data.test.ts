@@ -215,7 +215,11 @@ describe('details that cannot be decrypted', () => {
     const otherKeyring = createKeyring(['ab'.repeat(32)]);
     const id = newId('beneficiary');
     await expect(
-      insertBeneficiary(system.database, otherKeyring, { id, accountId: account.id, details: german }),
+      insertBeneficiary(system.database, otherKeyring, {
+        id,
+        accountId: account.id,
+        details: german,
+      }),
     ).rejects.toThrow('A master key in use is not loaded.');
     expect(await hasMasterKeys(system.database, keyring)).toBe(true);
   });

@@ -617,17 +617,20 @@ describe('the processes of docker-compose.yml', () => {
     expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([1, 1, 1]);
   });
 
-  it.each(roles)('connect as %s, which cannot edit a balance or disable a trigger', async (role) => {
-    const url = urlOf(role);
-    for (const statement of forbidden) {
-      await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
-    }
-    // The sign-in service's role may read nothing at all.
-    if (role === 'corridor_sign_in') return;
-    expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
-      { edited: 0 },
-    ]);
-  });
+  it.each(roles)(
+    'connect as %s, which cannot edit a balance or disable a trigger',
+    async (role) => {
+      const url = urlOf(role);
+      for (const statement of forbidden) {
+        await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
+      }
+      // The sign-in service's role may read nothing at all.
+      if (role === 'corridor_sign_in') return;
+      expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
+        { edited: 0 },
+      ]);
+    },
+  );
 
   it('use tables whose owner is no superuser and cannot create roles', async () => {
     const rights = await run(

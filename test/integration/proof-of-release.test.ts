@@ -231,7 +231,9 @@ describe('the bank’s time limit counts from the last submission', () => {
     // The day of the first deadline is over and closed, and the bank pays ten hours later.
     await wait(4 * dayMs + 15 * hourMs);
     await park(id, 'outcome_unknown');
-    expect(await execute(inputOf(id, release(firstDeadline)))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, release(firstDeadline)))).toMatchObject({
+      outcome: 'refused',
+    });
     await expectHeld(id, 'processing');
     await wait(dayMs);
     await deliverReports();
@@ -587,7 +589,9 @@ describe('facts that contradict each other', () => {
     const hold = new Hold();
     const input = await inputOf(id, { kind: 'extendDeadline', until });
     // The command reads the payout before the contradiction and writes after it.
-    const execution = attempt(() => activities({}, drowsy(time.worker, 1, hold)).executeCommand(input));
+    const execution = attempt(() =>
+      activities({}, drowsy(time.worker, 1, hold)).executeCommand(input),
+    );
     await hold.reached;
     await report(id, await settledReport(id, 1n));
     await storeRailEvents(time.database, 'sandbox', [railEvent(id, rejectedReport)]);
@@ -640,7 +644,9 @@ describe('a process that was suspended', () => {
       const id = await accepted();
       const hold = new Hold();
       const suspended = activities({}, drowsy(time.worker, statements, hold));
-      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(
+        String,
+      );
       if ((await Promise.race([submission, hold.reached])) !== 'held') break;
       // Meanwhile another process submits it, and the bank pays and forgets the key.
       await submit(id);
@@ -662,7 +668,9 @@ describe('a process that was suspended', () => {
       await submit(id, { submit: 'lost' });
       const hold = new Hold();
       const suspended = activities({}, drowsy(time.worker, statements, hold));
-      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+      const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(
+        String,
+      );
       if ((await Promise.race([submission, hold.reached])) !== 'held') break;
       bank.act(id, 'pays');
       await wait(25 * hourMs);
@@ -679,9 +687,9 @@ describe('a process that was suspended', () => {
     await submit(first, { submit: 'lost' });
     const hold = new Hold();
     const suspended = activities({ hold: (call) => (call === 'submit' ? hold.wait() : noop()) });
-    const submission = attempt(() => suspended.submitPayouts({ driver: chunkDriver(chunk), ids })).catch(
-      String,
-    );
+    const submission = attempt(() =>
+      suspended.submitPayouts({ driver: chunkDriver(chunk), ids }),
+    ).catch(String);
     await Promise.race([submission, hold.reached]);
     bank.act(first, 'pays');
     await wait(25 * hourMs);
@@ -696,7 +704,9 @@ describe('a process that was suspended', () => {
     await submit(id, { submit: 'lost' });
     const hold = new Hold();
     const suspended = activities({}, drowsy(time.worker, 2, hold));
-    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(
+      String,
+    );
     await hold.reached;
     // A cancellation begins, but it is also suspended before it reaches the bank.
     await expect(execute(inputOf(id, cancel), { void: 'fails' })).rejects.toThrow('did not arrive');
@@ -713,7 +723,9 @@ describe('a process that was suspended', () => {
     const hold = new Hold();
     // The process has read the payout's owner and committed the start of the submission.
     const suspended = activities({}, drowsy(time.worker, 2, hold));
-    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(String);
+    const submission = attempt(() => suspended.submitPayouts({ driver: id, ids: [id] })).catch(
+      String,
+    );
     await hold.reached;
     await wait(2 * minuteMs);
     hold.open();

@@ -71,11 +71,7 @@ describe('a signed callback that cannot be parsed', () => {
       `{"events":[${JSON.stringify(event).replace('bev_1', '\\ud800')}]}`,
       'events.0.id',
     ],
-    [
-      'too many events',
-      bodyOf(...Array.from({ length: 501 }, () => event)),
-      'events',
-    ],
+    ['too many events', bodyOf(...Array.from({ length: 501 }, () => event)), 'events'],
   ])('is refused with 400, counted and logged: %s', async (_, body, where) => {
     const kept = await inbox();
     const answer = await callBack(body);

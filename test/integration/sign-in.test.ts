@@ -337,22 +337,25 @@ it.each([
   ['an error', [500, 'out of order']],
   ['a page', [200, '<html>']],
   ['no keys', [200, '{"keys":5}']],
-] as const)('an answer of the provider with %s is a fault of the provider, not of the token', async (_what, answer) => {
-  const service = await startService();
-  provider.answerForKeys(answer);
-  try {
-    const token = await provider.idToken({ sub: 'sub-of-nina' });
-    expect(await open(token, service.announced)).toEqual({
-      ...{
-        status: 503,
-        body: { message: 'The OpenID provider does not answer. Try again later.' },
-      },
-    });
-  } finally {
-    provider.answerForKeys(undefined);
-    await service.stop();
-  }
-});
+] as const)(
+  'an answer of the provider with %s is a fault of the provider, not of the token',
+  async (_what, answer) => {
+    const service = await startService();
+    provider.answerForKeys(answer);
+    try {
+      const token = await provider.idToken({ sub: 'sub-of-nina' });
+      expect(await open(token, service.announced)).toEqual({
+        ...{
+          status: 503,
+          body: { message: 'The OpenID provider does not answer. Try again later.' },
+        },
+      });
+    } finally {
+      provider.answerForKeys(undefined);
+      await service.stop();
+    }
+  },
+);
 
 it('an https provider must serve its keys by https too', async () => {
   const { ca, server: own } = await makeCertificates();
@@ -495,7 +498,10 @@ describe('corridor sign-in', () => {
     const notAService = (url: string) => `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
     // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
-    expect(await runAt(issuer)).toMatchObject({ code: 3, stderr: notAService(`${issuer}/provider`) });
+    expect(await runAt(issuer)).toMatchObject({
+      code: 3,
+      stderr: notAService(`${issuer}/provider`),
+    });
     const page = createServer((request, response) => {
       const configuration = JSON.stringify({ issuer: `${issuer}/realm`, client_id: clientId });
       response.end(request.url === '/provider' ? configuration : '<html>');

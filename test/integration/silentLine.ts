@@ -4,8 +4,8 @@ import { openLine } from '../fakes/line.js';
 export type SilentLine = {
   readonly url: string;
   /**
-   * Silences each connection once the server sends `words` on it: the client gets neither these nor
-   * anything later. Resolves when this many connections are silent. What the words confirm is then
+   * Silences each connection once the server sends `expected` on it: the client gets neither that nor
+   * anything later. Resolves when this many connections are silent. What the text confirms is then
    * done, but the clients do not know it.
    */
   readonly keepBack: (expected: string, connections: number) => Promise<void>;

@@ -281,7 +281,7 @@ describe('PostgreSQL', () => {
 });
 
 describe('a Temporal binary', () => {
-  const script = (output: string) => `#!/bin/sh\necho "${says}"\n`;
+  const script = (output: string) => `#!/bin/sh\necho "${output}"\n`;
   const good = script(`temporal version ${versions.temporalCli} (Server 1.31.2, UI 2.50.1)`);
   const program = async (name: string, text: string) => {
     const file = join(folder, name);

@@ -131,7 +131,7 @@ describe('terms that change', () => {
       });
       return { pending };
     });
-    for (const answer of await quotes.asking) {
+    for (const answer of await quotes.pending) {
       const isOld = new Date(textOf(answer, 'created_at')) < moment;
       expect(answer.body['fee']).toBe(isOld ? 4.3 : 43);
     }

@@ -35,7 +35,9 @@ export async function watchVictim(
   const startMs = performance.now();
   const startProcessorMs = processorMs(attacked);
   const options: LoadOptions = { urls: [attacked.url, control.url], apiKey, freshConnections };
-  const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), { workerData: options });
+  const thread = new Worker(new URL('./victimRequests.ts', import.meta.url), {
+    workerData: options,
+  });
   // If the thread fails, these waits reject.
   await once(thread, 'message');
   const attack = async () => {
@@ -47,7 +49,8 @@ export async function watchVictim(
   const [ofAttacked, ofControl] = served ?? [];
   sample();
   const used = (processorMs(attacked) - startProcessorMs) / (performance.now() - startMs);
-  if (ofAttacked === undefined || ofControl === undefined) throw new Error('The thread sent no latencies.');
+  if (ofAttacked === undefined || ofControl === undefined)
+    throw new Error('The thread sent no latencies.');
   const grownMb = Math.round((most - before) / 1024 / 1024);
   const processor = Math.round(used * 100) / 100;
   return { attacked: ofAttacked, control: ofControl, grownMb, processor };

@@ -292,7 +292,9 @@ describe('a worker that stops', () => {
     onTestFinished(() => receiver.close());
     const listener = await openListener(receiver.url);
     worker.begin(await recordPayout(listener));
-    await eventually('the attempt arrives', 20_000, () => (hanging.length === 1 ? true : undefined));
+    await eventually('the attempt arrives', 20_000, () =>
+      hanging.length === 1 ? true : undefined,
+    );
     let isClosed = false;
     const closed = worker.close().then(() => {
       isClosed = true;

@@ -87,7 +87,9 @@ describe('a redelivery by a range of sequences', () => {
     }
     const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;
     const request = { json: { from_sequence: 5, to_sequence: 30 }, idempotencyKey: 'range-5-30' };
-    const expected = ids.filter((_, index) => index >= 4 && index < 30 && index % 4 !== 3).toSorted();
+    const expected = ids
+      .filter((_, index) => index >= 4 && index < 30 && index % 4 !== 3)
+      .toSorted();
     expect((await client(path, request)).body).toEqual({
       ...{ object: 'redelivery', webhook_endpoint: endpoint },
       ...{ pending: expected.length, has_more: false },

@@ -170,7 +170,11 @@ describe('an endpoint receives', () => {
       await addEndpoint(caller, all, '*'),
     ];
     const payout = await caller.pay();
-    await Promise.all([untilReceived(sent, payout, 1), untilReceived(settled, payout, 1), untilReceived(all, payout, 2)]);
+    await Promise.all([
+      untilReceived(sent, payout, 1),
+      untilReceived(settled, payout, 1),
+      untilReceived(all, payout, 2),
+    ]);
     // The rows were written with the events: an endpoint without one never gets the event.
     const types = await Promise.all(
       endpoints.map(async (endpoint) => (await deliveriesTo(endpoint)).map(({ type }) => type)),
