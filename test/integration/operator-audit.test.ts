@@ -123,16 +123,12 @@ describe('a message sent to Temporal does not settle or fail a payout', () => {
     await expect(send(old, 'barbara')).rejects.toThrow();
     expect(await workflow.executeUpdate('cancel')).toMatchObject({ outcome: 'refused' });
     await workflow.cancel();
-    const { lines, row } = await eventually(
-      'the cancellation from the Temporal UI is refused',
-      20_000,
-      async () => {
-        const lines = await linesAbout(id);
-        return lines.some(({ line }) => line.includes('temporal_ui'))
-          ? { lines, row: await rowOf(system, id) }
-          : undefined;
-      },
-    );
+    const { lines, row } = await eventually('the cancellation is refused', 20_000, async () => {
+      const lines = await linesAbout(id);
+      return lines.some(({ line }) => line.includes('temporal_ui'))
+        ? { lines, row: await rowOf(system, id) }
+        : undefined;
+    });
     expect(row).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
     expect(await rowOf(system, other)).toMatchObject({ status: 'sent' });
     expect(lines).toHaveLength(3);

@@ -144,23 +144,20 @@ describe('one idempotency key', () => {
     ['amount', { amount: '10001' }],
     ['reference', { reference: 'Invoice 17' }],
     ['metadata[invoice]', { 'metadata[invoice]': '17' }],
-  ])(
-    'reused with another %s is refused, and the error names it and the payout',
-    async (param, change) => {
-      const caller = await openCaller();
-      const idempotencyKey = crypto.randomUUID();
-      const form = paymentOf(caller);
-      const first = await caller.client('POST /v1/payouts', { form, idempotencyKey });
-      const other = await caller.client('POST /v1/payouts', {
-        form: { ...form, ...change },
-        idempotencyKey,
-      });
-      expect(other.status).toBe(422);
-      expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param });
-      expect(textOf(other, 'detail')).toContain(textOf(first, 'id'));
-      expect(await rowsOf('payouts', caller)).toBe(1);
-    },
-  );
+  ])('reused with another %s is refused, naming it and the payout', async (param, change) => {
+    const caller = await openCaller();
+    const idempotencyKey = crypto.randomUUID();
+    const form = paymentOf(caller);
+    const first = await caller.client('POST /v1/payouts', { form, idempotencyKey });
+    const other = await caller.client('POST /v1/payouts', {
+      form: { ...form, ...change },
+      idempotencyKey,
+    });
+    expect(other.status).toBe(422);
+    expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param });
+    expect(textOf(other, 'detail')).toContain(textOf(first, 'id'));
+    expect(await rowsOf('payouts', caller)).toBe(1);
+  });
 
   it.each([
     ['POST /v1/quotes', { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' }],
@@ -230,48 +227,42 @@ describe('concurrent payouts', () => {
     };
   }
 
-  it.each([2, 10])(
-    'for one quote: one of %i is accepted and the others are refused',
-    async (count) => {
-      const caller = await openCaller();
-      const { client, beneficiary } = caller;
-      const quoteForm = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
-      const quote = textOf(await client('POST /v1/quotes', { form: quoteForm }), 'id');
-      const answers = await together(count, (index) => {
-        const idempotencyKey = `race-${quote}-${index}`;
-        const form = { quote, beneficiary };
-        return untilDecided(() => client('POST /v1/payouts', { form, idempotencyKey }));
-      });
-      const { winners, codes } = outcomeOf(answers);
-      expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 quote_used'));
-      const winner = textOf(exactlyOne(winners[0]), 'id');
-      expect((await client(`GET /v1/quotes/${quote}`)).body).toMatchObject({
-        status: 'used',
-        payout: winner,
-      });
-      await untilStatus(client, winner, 'settled');
-      expect(await debited(caller)).toMatchObject({ count: 1, minor: 10_000n });
-      expect(await sent(winner)).toEqual(['transfer', 'settled']);
-    },
-  );
+  it.each([2, 10])('for one quote: one of %i succeeds, the others are refused', async (count) => {
+    const caller = await openCaller();
+    const { client, beneficiary } = caller;
+    const quoteForm = { source_currency: 'USD', destination_currency: 'EUR', amount: '10000' };
+    const quote = textOf(await client('POST /v1/quotes', { form: quoteForm }), 'id');
+    const answers = await together(count, (index) => {
+      const idempotencyKey = `race-${quote}-${index}`;
+      const form = { quote, beneficiary };
+      return untilDecided(() => client('POST /v1/payouts', { form, idempotencyKey }));
+    });
+    const { winners, codes } = outcomeOf(answers);
+    expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 quote_used'));
+    const winner = textOf(exactlyOne(winners[0]), 'id');
+    expect((await client(`GET /v1/quotes/${quote}`)).body).toMatchObject({
+      status: 'used',
+      payout: winner,
+    });
+    await untilStatus(client, winner, 'settled');
+    expect(await debited(caller)).toMatchObject({ count: 1, minor: 10_000n });
+    expect(await sent(winner)).toEqual(['transfer', 'settled']);
+  });
 
-  it.each([2, 10])(
-    'for the rest of a balance: one of %i is accepted and none overdraws',
-    async (count) => {
-      // One minor unit less than two payouts need.
-      const caller = await openCaller(19_999n);
-      const { client } = caller;
-      const answers = await together(count, () => {
-        const idempotencyKey = crypto.randomUUID();
-        const form = paymentOf(caller);
-        return untilDecided(() => client('POST /v1/payouts', { form, idempotencyKey }));
-      });
-      const { winners, codes } = outcomeOf(answers);
-      expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 insufficient_funds'));
-      await untilStatus(client, textOf(exactlyOne(winners[0]), 'id'), 'settled');
-      expect(await debited(caller)).toEqual({ count: 1, minor: 10_000n, lowest: 9_999n });
-    },
-  );
+  it.each([2, 10])('for the last funds: one of %i succeeds and none overdraws', async (count) => {
+    // One minor unit less than two payouts need.
+    const caller = await openCaller(19_999n);
+    const { client } = caller;
+    const answers = await together(count, () => {
+      const idempotencyKey = crypto.randomUUID();
+      const form = paymentOf(caller);
+      return untilDecided(() => client('POST /v1/payouts', { form, idempotencyKey }));
+    });
+    const { winners, codes } = outcomeOf(answers);
+    expect(codes).toEqual(Array.from({ length: count - 1 }, () => '422 insufficient_funds'));
+    await untilStatus(client, textOf(exactlyOne(winners[0]), 'id'), 'settled');
+    expect(await debited(caller)).toEqual({ count: 1, minor: 10_000n, lowest: 9_999n });
+  });
 });
 
 it('after all these tests the bank has every payout once and the ledger balances', async () => {

@@ -136,8 +136,10 @@ describe('docker-compose.yml', () => {
   it('gives each process only its own database login', () => {
     const loginsOf = (name: string) =>
       serviceOf(name).secrets.filter((secret) => secret.endsWith('_database_url'));
-    const logins = Object.keys(compose.services).map((name) => [name, loginsOf(name)] as const);
-    expect(Object.fromEntries(logins.filter(([, logins]) => logins.length > 0))).toEqual({
+    const loginsByService = Object.keys(compose.services).map(
+      (name) => [name, loginsOf(name)] as const,
+    );
+    expect(Object.fromEntries(loginsByService.filter(([, logins]) => logins.length > 0))).toEqual({
       api: ['corridor_api_database_url'],
       worker: ['corridor_worker_database_url'],
       'batch-worker': ['corridor_worker_database_url'],
@@ -617,20 +619,17 @@ describe('the processes of docker-compose.yml', () => {
     expect(await Promise.all(launches.map(({ isHealthy }) => isHealthy()))).toEqual([1, 1, 1]);
   });
 
-  it.each(roles)(
-    'connect as %s, which cannot edit a balance or disable a trigger',
-    async (role) => {
-      const url = urlOf(role);
-      for (const statement of forbidden) {
-        await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
-      }
-      // The sign-in service's role may read nothing at all.
-      if (role === 'corridor_sign_in') return;
-      expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
-        { edited: 0 },
-      ]);
-    },
-  );
+  it.each(roles)('connect as %s, which cannot edit balances or disable triggers', async (role) => {
+    const url = urlOf(role);
+    for (const statement of forbidden) {
+      await expect(run(url, statement), statement).rejects.toMatchObject({ code: '42501' });
+    }
+    // The sign-in service's role may read nothing at all.
+    if (role === 'corridor_sign_in') return;
+    expect(await run(url, 'select count(*)::int as edited from balance_breaks')).toEqual([
+      { edited: 0 },
+    ]);
+  });
 
   it('use tables whose owner is no superuser and cannot create roles', async () => {
     const rights = await run(

@@ -119,7 +119,7 @@ describe.each(databaseRoles)('a connection as the %s role', (role) => {
     expect(may).toEqual({ insert: false });
   });
 
-  it('can read every table, including those of later migrations, except keys, secrets and sessions', async () => {
+  it('can read every table, even of later migrations, except keys, secrets and sessions', async () => {
     await test.database`create table later (n int)`;
     const [unread] = await test.database<{ tables: string[] }[]>`
       select coalesce(array_agg(relname::text order by relname), '{}') as tables from pg_class

@@ -153,12 +153,12 @@ describe('an operator who signs in through the provider', () => {
   it('cannot issue themselves a key that would outlast the session', async () => {
     const { key } = await sessionOf(await add('hugo', 'admin'));
     const own = { operatorKey: key, reason: 'for the weekend' };
-    const identity = { name: 'hugo', role: null };
-    await expect(giveOperatorKey(operators, own, 'roll', identity)).rejects.toThrow(
+    const roll = { name: 'hugo', role: null };
+    await expect(giveOperatorKey(operators, own, 'roll', roll)).rejects.toThrow(
       'hugo signs in: another admin replaces that.',
     );
     await expect(
-      giveOperatorIdentity(operators, own, 'roll', { ...identity, identity: 'a-private-account' }),
+      giveOperatorIdentity(operators, own, 'roll', { ...roll, identity: 'a-private-account' }),
     ).rejects.toThrow('hugo signs in: another admin replaces that.');
   });
 
@@ -337,25 +337,22 @@ it.each([
   ['an error', [500, 'out of order']],
   ['a page', [200, '<html>']],
   ['no keys', [200, '{"keys":5}']],
-] as const)(
-  'an answer of the provider with %s is a fault of the provider, not of the token',
-  async (_what, answer) => {
-    const service = await startService();
-    provider.answerForKeys(answer);
-    try {
-      const token = await provider.idToken({ sub: 'sub-of-nina' });
-      expect(await open(token, service.announced)).toEqual({
-        ...{
-          status: 503,
-          body: { message: 'The OpenID provider does not answer. Try again later.' },
-        },
-      });
-    } finally {
-      provider.answerForKeys(undefined);
-      await service.stop();
-    }
-  },
-);
+] as const)('a provider answering with %s is at fault, not the token', async (_what, answer) => {
+  const service = await startService();
+  provider.answerForKeys(answer);
+  try {
+    const token = await provider.idToken({ sub: 'sub-of-nina' });
+    expect(await open(token, service.announced)).toEqual({
+      ...{
+        status: 503,
+        body: { message: 'The OpenID provider does not answer. Try again later.' },
+      },
+    });
+  } finally {
+    provider.answerForKeys(undefined);
+    await service.stop();
+  }
+});
 
 it('an https provider must serve its keys by https too', async () => {
   const { ca, server: own } = await makeCertificates();

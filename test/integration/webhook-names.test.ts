@@ -92,11 +92,7 @@ it('at most 32 hosts of an account are looked up at once, without holding up oth
   const attempts = Array.from({ length: 100 }, async (_, index) => {
     ended.push(await send('acct_slow', `silent-${index}.example`));
   });
-  await eventually(
-    'the lookups over the limit end',
-    20_000,
-    () => ended.length === 68 || undefined,
-  );
+  await eventually('the excess lookups end', 20_000, () => ended.length === 68 || undefined);
   expect(await send('acct_other', 'quick.example')).toMatchObject(leadsInside);
   expect(new Set(queried)).toEqual(
     new Set(['quick', ...Array.from({ length: 32 }, (_, index) => `silent-${index}`)]),
