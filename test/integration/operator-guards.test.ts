@@ -374,7 +374,7 @@ describe('an operator is identified by their key', () => {
     await expect(executed(approving, id, proposed)).rejects.toMatchObject(checkViolation);
   });
 
-  it('and cannot approve if a key of the two was issued by the other, or both by one, within 7 days', async () => {
+  it('and cannot approve if, within 7 days, one issued the other’s key or a third issued both', async () => {
     const id = await payout();
     const [henry, ivan] = [await enlist('henry', 'approve'), await enlist('ivan', 'admin')];
     const role = { name: 'jane', role: 'approve' } as const;

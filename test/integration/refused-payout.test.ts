@@ -260,7 +260,7 @@ function answeredOf({ status, body }: ApiAnswer) {
   return { status, refusal };
 }
 
-describe('a payout is refused without a trace of money for', () => {
+describe('a payout is refused, and no money moves, for', () => {
   it.each(cases)('%s', async (_name, expected, makePlan) => {
     const { client, temporal, bank } = system;
     const { form, remedy } = await makePlan();
