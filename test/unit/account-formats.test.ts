@@ -31,13 +31,13 @@ function refusedFields(country: string, details: Case['details']): readonly stri
 }
 
 describe.each([...cases])('published numbers of %s', (country, { valid, invalid }) => {
-  test('are several, and each names its source', () => {
+  test('are at least five of each kind, and each names its source', () => {
     expect(valid.length).toBeGreaterThanOrEqual(5);
     expect(invalid.length).toBeGreaterThanOrEqual(5);
     for (const { source } of [...valid, ...invalid]) expect(source.length).toBeGreaterThan(8);
   });
 
-  test.each(valid)('are taken: $details', ({ details }) => {
+  test.each(valid)('are accepted: $details', ({ details }) => {
     expect(refusedFields(country, details)).toEqual([]);
     const whole = accountRulesOf(country).filter((rules) =>
       rules.every(({ field, required }) => !required || field in details || isOfHolder(field)),
@@ -86,7 +86,7 @@ const sentencesOf = (sent: SentDetails) => {
 };
 
 describe('the kind of account', () => {
-  test.each([...cases.keys()])('of %s is found by the fields that are sent', (country) => {
+  test.each([...cases.keys()])('in %s is recognised by the fields that are sent', (country) => {
     for (const [kind, rules] of kindsOf(country).entries()) {
       const sent = exampleOf(country, kind);
       const ofAccount = Object.entries(sent).filter(([field]) => !field.startsWith('address['));
@@ -95,7 +95,7 @@ describe('the kind of account', () => {
     }
   });
 
-  test('is by IBAN where an IBAN or another currency than the national one is sent', () => {
+  test('is an IBAN account when an IBAN or a foreign currency is sent', () => {
     const british = { type: 'individual', name: 'Ada', country: 'GB' } as const;
     const iban = 'GB82WEST12345698765432';
     expect(accepted({ ...british, currency: 'GBP', iban })).toMatchObject({ iban });
@@ -110,14 +110,14 @@ describe('the kind of account', () => {
     expect(sentencesOf({ ...local, currency: 'EUR' })).toEqual(['currency: undefined']);
   });
 
-  test('has the account type that is usual where none is sent', () => {
+  test('gets the usual account type when none is sent', () => {
     expect(accepted(exampleOf('US')).account_type).toBe('checking');
     expect(accepted({ ...exampleOf('BR'), account_type: 'savings' }).account_type).toBe('savings');
     expect(accepted(exampleOf('BR', 1))).not.toHaveProperty('account_type');
   });
 });
 
-describe('slips of people are named', () => {
+describe('common mistakes get a specific message', () => {
   test.each([
     [
       'US',
@@ -196,10 +196,10 @@ describe('slips of people are named', () => {
   });
 });
 
-describe('of what is sent together', () => {
+describe('fields that are sent together', () => {
   const ada = { type: 'individual', name: 'Ada' } as const;
 
-  test('an IBAN or a PIX key says which kind of account is meant', () => {
+  test('an IBAN or a PIX key decides which kind of account is meant', () => {
     const british = { ...ada, country: 'GB', currency: 'GBP', iban: 'GB82WEST12345698765432' };
     const both = { ...british, account_number: '66374958', routing_number: '089999' };
     expect(sentencesOf({ ...british, routing_number: '089999' })).toEqual([
@@ -213,7 +213,7 @@ describe('of what is sent together', () => {
     ]);
   });
 
-  test('a number of a PIX key without its country code is no CPF', () => {
+  test('a phone number as PIX key without its country code is not read as a CPF', () => {
     const pix = { ...exampleOf('BR', 1), pix_key: '11961234567' };
     expect(sentencesOf(pix)).toEqual([
       expect.stringContaining('starts with its country code, +55'),
@@ -223,7 +223,7 @@ describe('of what is sent together', () => {
     );
   });
 
-  test('numbers of accounts and people are masked, also where they stand in another field', () => {
+  test('account numbers and tax IDs are masked, even when they are sent in another field', () => {
     expect(maskedDetails(accepted(exampleOf('BR', 1)))).toMatchObject({
       pix_key: '****0000',
       tax_id: '****4705',
@@ -247,21 +247,21 @@ describe('of what is sent together', () => {
   });
 });
 
-test('a number that a spreadsheet has changed is refused, and not read as another one', () => {
+test('an account number that a spreadsheet has changed is refused, not read as another one', () => {
   for (const account_number of ['123456789.0', '12345/67890', '12345²']) {
     expect(sentencesOf({ ...exampleOf('US'), account_number })).toHaveLength(1);
   }
   expect(sentencesOf({ ...exampleOf('BR'), branch_code: '123-4' })).toHaveLength(1);
 });
 
-test('without a currency the account by IBAN comes first, and then the usual one', () => {
+test('without a currency the IBAN account comes first, then the usual national one', () => {
   const keys = accountRulesOf('BR').map((rules) => rules.map(({ field }) => field));
   expect(
     keys.map((fields) => fields.find((field) => /iban|pix_key|bank_code/.test(field))),
   ).toEqual(['iban', 'bank_code', 'pix_key']);
 });
 
-test('a bank is told the account, its kind, its branch and whose it is', () => {
+test('the transfer to the bank has the account, its type, its branch and its holder', () => {
   const bodyOf = (country: string, kind = 0) => {
     const transfer = { key: 'k', amountMinor: 1n, currency: 'JPY', remittance: '' };
     return transferBody({ ...transfer, beneficiary: accepted(exampleOf(country, kind)) });
@@ -293,7 +293,7 @@ describe('accounts in the United Kingdom', () => {
     ['938063', '15764273'],
     ['938063', '15764264'],
     ['938063', '15763217'],
-  ])('are refused where the sort code does not check them: %s %s', (sortCode, account) => {
+  ])('are refused when the modulus check of the sort code fails: %s %s', (sortCode, account) => {
     const sent = { ...british, routing_number: sortCode, account_number: account };
     expect(validateBeneficiary(sent, today)).toEqual([
       {
@@ -308,7 +308,7 @@ describe('accounts in the United Kingdom', () => {
     ]);
   });
 
-  test('are taken where no check is known for the sort code', () => {
+  test('are accepted when no check is known for the sort code', () => {
     const sent = { ...british, routing_number: '999999', account_number: '12345678' };
     expect(accepted(sent).account_number).toBe('12345678');
   });
@@ -325,7 +325,7 @@ describe('accounts in Nigeria', () => {
     ['50547', '0000014579'],
     // An invented number, from github:transferwise/api-docs@4f9a383 source/includes/reference/_recipients.md.
     ['044', '0584412903'],
-  ])('are refused where the bank code does not check them: %s %s', (bank, account) => {
+  ])('are refused when the check digit does not match the bank code: %s %s', (bank, account) => {
     const sent = { ...nigerian, bank_code: bank, account_number: account };
     expect(sentencesOf(sent)).toEqual([
       'account_number: The account number does not match the bank code: a digit of one is wrong or two are swapped.',
@@ -333,7 +333,7 @@ describe('accounts in Nigeria', () => {
   });
 });
 
-test('of the check digits of an account each one counts', () => {
+test('changing any one digit of an account with check digits is refused', () => {
   const whole = {
     AR: ['account_number', '0940099324001313220028'],
     CL: ['tax_id', '125319092'],
@@ -350,16 +350,16 @@ test('of the check digits of an account each one counts', () => {
   }
 });
 
-describe('slips of real people, each where it was reported', () => {
+describe('mistakes that were reported in public issues and documentation', () => {
   const reported = [...cases].flatMap(([country, { invalid }]) =>
     invalid
       .filter(({ source }) => /issues\/|pull\/|docs\.(?!wise)|api-docs|airwallex/.test(source))
       .map((each) => ({ country, ...each })),
   );
 
-  test('each get a sentence that says what to change', () => {
+  test('each get a message that says what to change', () => {
     expect(reported.length).toBeGreaterThanOrEqual(10);
-    const said = reported.map(({ country, details, why }) => {
+const messages = reported.map(({ country, details, why }) => {
       const sent = { ...exampleOf(country, 'pix_key' in details ? 1 : 0), ...details };
       const result = validateBeneficiary(sent, today);
       const refusals = 'country' in result ? [] : result;
@@ -368,7 +368,7 @@ describe('slips of real people, each where it was reported', () => {
       );
       return [`${country}, ${why}`, ...sentences];
     });
-    expect(said).toMatchInlineSnapshot(`
+expect(messages).toMatchInlineSnapshot(`
       [
         [
           "GB, the two fields swapped",

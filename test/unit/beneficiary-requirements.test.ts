@@ -22,7 +22,7 @@ test.each(beneficiaryCountries())(
 );
 
 const body = z.record(z.string(), z.union([z.string(), z.record(z.string(), z.string())]));
-test('the example has the currency that was asked for', () => {
+test('the example has the requested currency', () => {
   for (const [country, currency] of [
     ['AE', 'AED'],
     ['SA', 'SAR'],
@@ -64,7 +64,7 @@ describe('the JSON Schema of what a country requires', () => {
     beneficiaryTypes.map((type) => [country, type] as const),
   );
 
-  test.each(cases)('in %s, %s: takes and refuses what the rules do', (country, type) => {
+  test.each(cases)('in %s, %s: accepts and refuses the same bodies as the rules', (country, type) => {
     const rulesWith = (sent: object) => accountRulesOf(country, undefined, { sent });
     const addressed = rulesWith({ type, 'address[country]': country });
     const answer = requirementsObject(country, null, rulesWith({ type }), addressed);

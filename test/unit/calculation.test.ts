@@ -57,8 +57,8 @@ const asked = fc.record({
   amount: fc.bigInt({ min: 1_000n, max: 10n ** 8n }),
 });
 
-describe('what a calculation says', () => {
-  test('gives every result again, by its rule and from its inputs alone; its legs sum to zero', () => {
+describe('a calculation', () => {
+  test('can be recomputed step by step from its own inputs, and its legs sum to zero', () => {
     let checked = 0;
     fc.assert(
       fc.property(asked, (request) => {
@@ -95,7 +95,7 @@ describe('what a calculation says', () => {
           result: fraction(result),
           of: (name: string) => fraction(inputs[name] ?? ''),
         }));
-        if (!fee || !net || !middle || !rate || !receive) throw new Error('A step is missing.');
+        if (!fee || !net || !middle || !rate || !receive) throw new Error('The calculation lacks a step.');
         const [sourceDigits, destinationDigits] = [sourceCurrency, destinationCurrency].map(
           digitsOf,
         );
@@ -140,7 +140,7 @@ describe('what a calculation says', () => {
     expect(checked).toBeGreaterThan(1_000);
   });
 
-  test('is what integrators are shown', () => {
+  test('renders as the object that integrators receive', () => {
     const request = {
       sourceCurrency: 'USD',
       destinationCurrency: 'JPY',

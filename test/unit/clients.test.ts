@@ -25,13 +25,13 @@ function partsOf(file: string) {
 }
 
 describe.each(generated)('clients/%s', (file) => {
-  it('is of the document as it is now: else npm run generate:clients', () => {
+  it('is generated from the current document; if not, run npm run generate:clients', () => {
     const newest = '2026-11-15';
     const document = sha256(JSON.stringify(openapiDocument(routes, newest)));
     expect(partsOf(file)).toMatchObject({ version: newest, document });
   });
 
-  it('is as it was generated', () => {
+  it('was not edited after it was generated', () => {
     const { types, text } = partsOf(file);
     expect(sha256(text)).toBe(types);
   });

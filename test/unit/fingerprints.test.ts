@@ -16,7 +16,7 @@ function digest(text: string): string {
 }
 
 describe('fingerprints', () => {
-  it('are of each parameter, and of each item of a list whole', async () => {
+  it('cover each parameter, and each item of a list as a whole', async () => {
     const decoded = decode({
       metadata: { b: true, 1: 'x' },
       events: ['payout.sent'],
@@ -33,7 +33,7 @@ describe('fingerprints', () => {
     });
   });
 
-  it('tell one value of one item of 10,000 apart', async () => {
+  it('differ when one value of one item in 10,000 differs', async () => {
     const payouts = Array.from({ length: 10_000 }, (_, index) => ({ amount: index }));
     const first = await fingerprintsOf(decode({ payouts }), 'secret');
     const other = payouts.with(7_000, { amount: 1 });

@@ -73,7 +73,7 @@ const schemaErrors = (() => {
 })();
 
 describe('the chart', () => {
-  it('is rendered as it is now; else: node tools/helm/render.mjs', () => {
+  it('matches the committed rendering; if not, run node tools/helm/render.mjs', () => {
     const chart = join(root, 'deploy/helm/corridor');
     const hash = createHash('sha256');
     const names = readdirSync(chart, { recursive: true, withFileTypes: true })
@@ -87,7 +87,7 @@ describe('the chart', () => {
     }
   });
 
-  it.each(renderings)('has objects that Kubernetes takes, with %s', (name) => {
+  it.each(renderings)('renders objects that match the Kubernetes schemas, with %s', (name) => {
     const errors = documentsOf(textsOf(name)).flatMap((each) =>
       schemaErrors(each).map((error) => `${each.kind} ${each.metadata.name}: ${error}`),
     );
@@ -99,14 +99,14 @@ describe('the chart', () => {
     ['a type', 'periodSeconds: 10', 'periodSeconds: soon'],
     ['a kind', 'kind: PodDisruptionBudget', 'kind: PodBudget'],
     ['a queue', 'targetQueueSize: "100"', 'targetQueueSize: 100'],
-  ])('is found out with a mistake in %s', (_, from, to) => {
+  ])('fails its schemas with a mistake in %s', (_, from, to) => {
     const text = textsOf('everything');
     expect(text).toContain(from);
     const documents = documentsOf(text.replace(from, to));
     expect(documents.flatMap((each) => schemaErrors(each))).not.toEqual([]);
   });
 
-  it('has every part once all are asked for', () => {
+  it('renders every part when all of them are enabled', () => {
     const names = documentsOf(textsOf('everything')).map(
       ({ kind, metadata }) => `${kind} ${metadata.name.replace('corridor-', '')}`,
     );
@@ -124,7 +124,7 @@ describe('the chart', () => {
     ]);
   });
 
-  it('scales workers by the task queues that they have, and else by CPU', () => {
+  it('scales workers by their task queues where that is enabled, and by CPU otherwise', () => {
     const scaled = documentsOf(textsOf('everything')).filter(({ kind }) => kind === 'ScaledObject');
     const queues = scaled.flatMap((each) => [
       ...JSON.stringify(each).matchAll(/"taskQueue":"([^"]+)"/g),
@@ -143,7 +143,7 @@ describe('the chart', () => {
   });
 
   it.each(renderings)(
-    'runs each process without any right that it does not need, with %s',
+    'runs each process without privileges that it does not need, with %s',
     (name) => {
       for (const { pod, container: each } of workloadsOf(textsOf(name))) {
         expect(pod, each.name).toMatchObject({
@@ -167,7 +167,7 @@ describe('the chart', () => {
     },
   );
 
-  it('asks /livez and /readyz of each process that stays', () => {
+  it('probes /livez and /readyz of each long-running process', () => {
     for (const { name, container: each } of workloadsOf(textsOf('everything'))) {
       if (name === 'migrate') continue;
       const hasMetrics = !['codec', 'sign-in'].includes(name);
@@ -182,7 +182,7 @@ describe('the chart', () => {
     }
   });
 
-  it('starts the processes that docker-compose.yml starts, by the same secrets', () => {
+  it('starts the processes of docker-compose.yml with the same commands and secrets', () => {
     const compose = z
       .object({
         services: z.record(
@@ -207,7 +207,7 @@ describe('the chart', () => {
     }
   });
 
-  it.each(['api', 'worker', 'batch-worker'])('starts %s as the tests of deploys do', (name) => {
+  it.each(['api', 'worker', 'batch-worker'])('starts %s with the command and the variables of the rolling-replacement tests', (name) => {
     const found = workloadsOf(textsOf('least')).find((each) => each.name === name);
     const { command: started, env } = processesOf()[name] ?? { command: [], env: [] };
     const command = found?.container.command.filter((word) => !word.startsWith('--max-semi-space'));

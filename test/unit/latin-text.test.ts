@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { latinText } from '../../src/domain/latinText.js';
 
-describe('a text in the letters that every rail carries', () => {
+describe('a text in the characters that every rail accepts', () => {
   test.each([
     ['FR', 'Ada Lovelace', 'Ada Lovelace'],
     ['FR', "O'Neill-Müller (Jr.), J/A: 1+1?", "O'Neill-Muller (Jr.), J/A: 1+1?"],
@@ -38,13 +38,13 @@ describe('a text in the letters that every rail carries', () => {
   });
 
   test.each(['山田', 'محمد', 'ישראל', 'สมชาย', 'Ada 山', '١٢٣', 'ь', ' ', '', '🙂', '---'])(
-    'is not made of "%s", which has no table',
+    'cannot be made from "%s", which no table covers',
     (text) => {
       expect(latinText(text, 'DE')).toBeUndefined();
     },
   );
 
-  test('has no other sign, and stays as it is when it is written again', () => {
+  test('contains no other character, and is unchanged by a second conversion', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'grapheme' }),

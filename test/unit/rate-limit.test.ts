@@ -29,7 +29,7 @@ function timesOf(gaps: readonly number[]): number[] {
 }
 
 describe('a quota', () => {
-  test('gives at most burst + rate × time in any window, and never less than that', () => {
+  test('allows at most burst + rate × time in any window, and never less than that', () => {
     fc.assert(
       fc.property(quotas, pauses, (quota, gaps) => {
         const allowed: number[] = [];
@@ -47,7 +47,7 @@ describe('a quota', () => {
     );
   });
 
-  test('is never refused to whoever keeps to its rate', () => {
+  test('never refuses a caller that keeps to its rate', () => {
     fc.assert(
       fc.property(quotas, fc.integer({ min: 1, max: 200 }), (quota, count) => {
         const pause = Math.ceil(1000 / quota.perSecond);
@@ -57,7 +57,7 @@ describe('a quota', () => {
     );
   });
 
-  test('says how many are left, when all of them are back, and when to ask again', () => {
+  test('reports how many requests are left, when it is full again and when to retry', () => {
     fc.assert(
       fc.property(quotas, pauses, (quota, gaps) => {
         const last = takeAll(quota, timesOf(gaps)).at(-1);
@@ -105,7 +105,7 @@ describe('a limiter', () => {
     };
   }
 
-  test('tells in structured fields what is allowed and what is left of it', () => {
+  test('reports in structured fields what is allowed and what is left', () => {
     const { pass } = createWatched();
     const told = [pass('a'), pass('a'), pass('a'), pass('a')].map(({ headers }) => headers);
     const policy = { 'RateLimit-Policy': '"default";q=3;w=2' };
@@ -117,7 +117,7 @@ describe('a limiter', () => {
     ]);
   });
 
-  test('refuses a key that is too fast until Retry-After is over, and no other key', () => {
+  test('refuses a key that is too fast until Retry-After has passed, and no other key', () => {
     const { pass, advance } = createWatched();
     const codes = () => [pass('a'), pass('b')].map(({ refusal }) => refusal?.code);
     for (let sent = 0; sent < limits.burst; sent += 1) expect(pass('a').refusal).toBeUndefined();
@@ -129,7 +129,7 @@ describe('a limiter', () => {
     expect(codes()).toEqual(['rate_limited', undefined]);
   });
 
-  test('refuses what a key asks beside its requests in flight, until one of them is answered', () => {
+  test('refuses a key with too many requests in flight until one of them is answered', () => {
     const { limiter } = createWatched({ burst: 100 });
     const codes = () =>
       [limiter.enter('a'), limiter.enter('b')].map(({ refusal }) => refusal?.code);
@@ -143,7 +143,7 @@ describe('a limiter', () => {
     expect(codes()).toEqual([undefined, 'too_many_in_flight']);
   });
 
-  test('counts items apart, and says of both policies how they stand', () => {
+  test('counts items separately, and reports the state of both policies', () => {
     const { limiter, pass, advance } = createWatched();
     pass('a');
     const policy = { 'RateLimit-Policy': '"default";q=3;w=2, "items";q=21000;w=21' };
@@ -166,7 +166,7 @@ describe('a limiter', () => {
     expect(limiter.takeItems('a', 10_000).refusal).toBeUndefined();
   });
 
-  test('lets an answer be longer than what was left, and waits until that is made good', () => {
+  test('charges items afterwards beyond what is left, and refuses more until that has refilled', () => {
     const { limiter, advance } = createWatched();
     const owed = limiter.takeItems('a', 22_000, 'afterwards');
     expect(owed.refusal).toBeUndefined();
@@ -180,12 +180,12 @@ describe('a limiter', () => {
     expect(codes()).toBeUndefined();
   });
 
-  test('never refuses a whole batch for ever, however low it is set', () => {
+  test('never refuses a full batch for ever, however low its item rate is set', () => {
     const { limiter } = createWatched({ itemsPerSecond: 1 });
     expect(limiter.takeItems('a', 10_485).refusal).toBeUndefined();
   });
 
-  test('forgets accounts without granting one more than its limits', () => {
+  test('forgets accounts without allowing any of them more than its limits', () => {
     const { limiter, pass, advance } = createWatched();
     limiter.enter('busy');
     limiter.enter('busy');

@@ -66,7 +66,7 @@ const pemOf = ({ publicKey, privateKey }: KeyPairKeyObjectResult) => ({
 
 describe('the source of rates', () => {
   test.each([undefined, '', 'ECB', 'corridor-reference-2026-11-20'])(
-    'has to be said: a worker with %s does not start',
+    'is required: a worker with RATE_SOURCE=%s does not start',
     (RATE_SOURCE) => {
       expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(ConfigError);
       expect(() => readWorkerConfig({ ...settings, RATE_SOURCE })).toThrow(
@@ -75,13 +75,13 @@ describe('the source of rates', () => {
     },
   );
 
-  test('is the one that was said; a local stack says that of tests', () => {
+  test('is the configured one; a local stack uses the reference rates by default', () => {
     expect(readWorkerConfig({ ...settings, RATE_SOURCE: 'ecb' }).RATE_SOURCE).toBe('ecb');
     expect(readStackConfig({}).RATE_SOURCE).toBe('reference');
     expect(readStackConfig({ RATE_SOURCE: 'ecb' }).RATE_SOURCE).toBe('ecb');
   });
 
-  test('says whether its figures are for tests', () => {
+  test('reports whether its rates are for tests', () => {
     expect([referenceSource.isForTests, ecbSource('http://127.0.0.1').isForTests]).toEqual([
       true,
       false,
@@ -158,7 +158,7 @@ describe('a mid rate', () => {
     });
   });
 
-  test('that nobody has given comes from nowhere', () => {
+  test('of a currency without a stored rate is undefined and has no origin', () => {
     expect(midOf(rates, 'USD', 'CHF')).toBeUndefined();
     expect(() => originOf(rates, 'USD', 'CHF')).toThrow('from USD to CHF');
   });
@@ -207,12 +207,12 @@ describe('the daily document of the ECB', () => {
     ['2026-07-15', '12:10'],
     ['2026-10-23', '12:10'],
     ['2026-10-26', '13:10'],
-  ])('is of 14:10 by the clocks of Frankfurt on %s', (day, utc) => {
+  ])('is dated 14:10 Frankfurt time on %s', (day, utc) => {
     const { asOf } = parseEcbDaily(daily.replace('2026-11-20', day));
     expect(asOf.toISOString()).toBe(`${day}T${utc}:00.000Z`);
   });
 
-  test('may have a currency that we do not know yet', () => {
+  test('may contain a currency that is not supported yet', () => {
     const { perEuro } = parseEcbDaily(daily.replace("'JPY'", "'QQQ'"));
     expect([...perEuro.keys()]).toEqual(['EUR', 'USD', 'IDR']);
   });
@@ -285,7 +285,7 @@ describe('the ECB source', () => {
     await expect(ecbSource(url).fetch()).rejects.toThrow('over 262144 bytes');
   });
 
-  test('gives up on a server that does not answer and on one that stops in the middle', async () => {
+  test('times out on a server that does not answer and on one that stops in the middle', async () => {
     const silent = await serve(() => {});
     await expect(ecbSource(silent, 50).fetch()).rejects.toThrow(/timeout/i);
     server?.close();
@@ -294,7 +294,7 @@ describe('the ECB source', () => {
     await expect(ecbSource(halting, 50).fetch()).rejects.toThrow(/timeout/i);
   });
 
-  test('fails when nobody listens', async () => {
+  test('fails when the connection is refused', async () => {
     const url = await serve(() => {});
     await new Promise((resolve) => server?.close(resolve));
     await expect(ecbSource(url).fetch()).rejects.toThrow(Error);
@@ -348,14 +348,14 @@ describe('a table that the operator signs', () => {
     );
   });
 
-  test('may have 256 KiB', async () => {
+  test('may have at most 256 KiB', async () => {
     const [longest, longer] = [256 * 1024, 256 * 1024 + 1].map((length) => json.padEnd(length));
     expect((await fetched(longest ?? '', signed(longest ?? ''))).perEuro.size).toBe(3);
     server?.close();
     await expect(fetched(longer ?? '', signed(longer ?? ''))).rejects.toThrow('over 262144 bytes');
   });
 
-  test('is given up when it does not come', async () => {
+  test('times out when it is not answered', async () => {
     const silent = await serve(() => {});
     await expect(tableSource(silent, publicKey, 50).fetch()).rejects.toThrow(/timeout/i);
   });
@@ -366,7 +366,7 @@ describe('a table that the operator signs', () => {
     ['no time', json.replace('as_of', 'at')],
     ['a time without a zone', json.replace('Z', '')],
     ['a day that does not exist', json.replace('11-23', '02-31')],
-    ['more than there is', json.replace('{', '{"per_dollar":{},')],
+    ['an unknown field', json.replace('{', '{"per_dollar":{},')],
     ['no rates', json.replace(/\{"USD.*\}\}/, '{}}')],
     ['a rate that is a JSON number', json.replace('"1.1612"', '1.1612')],
     ['a rate of zero', json.replace('1.1612', '0')],
@@ -380,7 +380,7 @@ describe('a table that the operator signs', () => {
     await expect(fetched(text, signed(text))).rejects.not.toThrow('signature');
   });
 
-  test('that is no UTF-8 is refused', async () => {
+  test('is refused when it is not UTF-8', async () => {
     const bytes = Buffer.from(json.replace('KES', 'K\u00c9S'), 'latin1');
     const signature = sign(null, bytes, privateKey).toString('base64');
     await expect(fetched(bytes, signature)).rejects.toThrow(/not valid/);

@@ -4,13 +4,13 @@ import { apiVersions, versionHeaders } from '../../src/contract/versions/index.j
 const deprecatedAt = new Date('2027-06-01T00:00:00.000Z');
 const sunsetAt = new Date('2028-06-01T00:00:00.000Z');
 
-test('no version of today is going out of use', () => {
+test('no current version is deprecated', () => {
   for (const version of apiVersions) {
     expect(versionHeaders(version)).toEqual({ 'Corridor-Version': version });
   }
 });
 
-test('a deprecated version says since when and where to read about it (RFC 9745)', () => {
+test('a deprecated version names the date of its deprecation and links to its documentation (RFC 9745)', () => {
   expect(versionHeaders('2026-06-01', { deprecatedAt })).toEqual({
     'Corridor-Version': '2026-06-01',
     Deprecation: '@1811808000',
@@ -18,7 +18,7 @@ test('a deprecated version says since when and where to read about it (RFC 9745)
   });
 });
 
-test('a version with an end says when that is, as an HTTP date (RFC 8594)', () => {
+test('a version with a sunset states it as an HTTP date (RFC 8594)', () => {
   expect(versionHeaders('2026-06-01', { deprecatedAt, sunsetAt })).toMatchObject({
     Deprecation: '@1811808000',
     Sunset: 'Thu, 01 Jun 2028 00:00:00 GMT',
