@@ -57,7 +57,7 @@ export const bugs: readonly Bug[] = [
     replace:
       "return mismatch(state, fact, 'settled');\n" +
       "  if (state.status !== 'processing') return move('settled');\n",
-    caughtBy: { ...reducer, test: 'hears settled from the rail' },
+    caughtBy: { ...reducer, test: 'handles settled from the rail' },
   },
   {
     name: 'the events are written after the transaction',

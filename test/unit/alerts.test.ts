@@ -13,7 +13,7 @@ describe('an alert', () => {
     expect(runbooks).toContain(rule.annotations.runbook);
   });
 
-  it('has one name, one test in which it fires, and is silent in the healthy hour', () => {
+  it('has a unique name and one test in which it fires, and is silent in the healthy hour', () => {
     expect(new Set(names).size).toBe(names.length);
     expect(firing.map(({ name }) => name)).toEqual(names);
     for (const {
@@ -28,12 +28,12 @@ describe('an alert', () => {
 });
 
 describe('the dashboard', () => {
-  it.each(dashboardQueries)('can ask %s', (query) => {
+  it.each(dashboardQueries)('has a valid query: %s', (query) => {
     expect(readPromql(query).mistakes).toEqual([]);
   });
 });
 
-it('finds what Prometheus would refuse', () => {
+it('the check finds queries that Prometheus would refuse', () => {
   expect(readPromql('max by job) (up)').mistakes).not.toEqual([]);
   expect(metricsNamedIn(['sum(rate(a_bucket{b="c"}[5m])) / up > 1 and on (d) e_total'])).toEqual(
     new Set(['a', 'e_total']),

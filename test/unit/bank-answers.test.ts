@@ -13,8 +13,8 @@ const line = {
 const read = (changes: object) =>
   statementAnswer.safeParse({ closed: true, entries: [{ ...line, ...changes }] });
 
-describe('a line of a statement', () => {
-  it('moves up to what the database holds', () => {
+describe('a statement line', () => {
+  it('may have any amount that fits the database', () => {
     expect(read({}).data?.lines).toMatchObject([
       { amountMinor: 9_223_372_036_854_775_807n, bookedAt: '2026-11-20T11:00:00.000Z' },
     ]);
@@ -28,12 +28,12 @@ describe('a line of a statement', () => {
     { at: 'now' },
     { at: 'infinity' },
     { at: '2026-11-20T12:00:00' },
-  ])('is not believed with %o', (changes) => {
+  ])('is refused with %o', (changes) => {
     expect(read(changes).success).toBe(false);
   });
 });
 
-it('what people read of the bank is one line that it cannot forge', () => {
+it('text of the bank is shown to people as one line that it cannot forge', () => {
   const forged = `SBX1\u202e\n${'x'.repeat(200)}`;
   const [shown] = read({ bank_reference: forged, key: forged }).data?.lines ?? [];
   for (const text of [shown?.bankReference, shown?.key]) {
@@ -46,7 +46,7 @@ describe('a time of the bank', () => {
     // PostgreSQL rejects both, because its offsets end at 15:59.
     ['2026-11-20T23:00:00+23:59', '2026-11-19T23:01:00.000Z'],
     ['2026-11-20T00:00:00-16:00', '2026-11-20T16:00:00.000Z'],
-  ])('%s is one that the database takes', (at, utc) => {
+  ])('%s is converted to one that the database accepts', (at, utc) => {
     const said = { key: 'po_1', amount: '100', currency: 'EUR', at };
     const { results } = lookupAnswer.parse({ results: [{ ...said, state: 'settled' }] });
     expect(results).toMatchObject([{ at: utc }]);

@@ -13,7 +13,7 @@ import {
 } from '../../src/domain/batch.js';
 
 describe('groups of a list', () => {
-  it('hold everything once and in order, and are full but for the last', () => {
+  it('contain every item once and in order, and all but the last are full', () => {
     fc.assert(
       fc.property(fc.array(fc.nat()), fc.integer({ min: 1, max: 7 }), (items, size) => {
         const groups = groupsOf(items, size);
@@ -25,7 +25,7 @@ describe('groups of a list', () => {
     );
   });
 
-  it('are as large as what one transaction writes where no size is stated', () => {
+  it('have the size of one transaction when no size is stated', () => {
     const items = Array.from({ length: groupSize + 1 }, (_, n) => n);
     expect(groupsOf(items).map(({ length }) => length)).toEqual([groupSize, 1]);
   });
@@ -37,7 +37,7 @@ describe('the chunks of a batch', () => {
     [chunkSize - 1, 0],
     [chunkSize, 1],
     [maximumBatchItems - 1, maximumBatchItems / chunkSize - 1],
-  ])('hold item %i in number %i', (index, number) => {
+  ])('hold item %i in chunk %i', (index, number) => {
     expect(chunkNumberOf(index)).toBe(number);
   });
 
@@ -51,7 +51,7 @@ describe('the chunks of a batch', () => {
     expect(chunkCountOf(total)).toBe(count);
   });
 
-  it('are processed by workflows that are named for the batch and the number', () => {
+  it('are processed by workflows that are named after the batch and the chunk number', () => {
     expect(chunkDriver({ batchId: 'bat_1', number: 7 })).toBe('bat_1/7');
   });
 

@@ -17,7 +17,7 @@ function figureOf(text: string, name: string): number {
 }
 
 describe('the capacity model', () => {
-  it('prints what docs/capacity.md shows, as its simulation does', () => {
+  it('prints the output that docs/capacity.md shows, and so does its simulation', () => {
     const shown = guide.matchAll(/```sh\nnode (tools\/\S+) (.+)\n```\n\n```\n([^`]+)```/g);
     const tools = [...shown].map(([, tool = '', args = '', output]) => {
       expect(runTool(tool, args.split(' ')), tool).toBe(output);
@@ -26,14 +26,14 @@ describe('the capacity model', () => {
     expect(tools).toEqual(['tools/capacity.mjs', 'tools/scaling.mjs']);
   });
 
-  it('simulates that a core carries the same as long as there are workers for it', () => {
+  it('simulates the same throughput per core as long as each core has workers', () => {
     const [, ...rows] = runTool('tools/scaling.mjs', ['--machines', '2x1,8x4,8x2']).split('\n');
     const ofCore = rows.map((row) => row.trim().split(/\s{2,}/)[3]);
     expect(ofCore[1]).toBe(ofCore[0]);
     expect(Number(ofCore[2])).toBeLessThan(Number(ofCore[0]));
   });
 
-  it('grows with the load, and not with what has nothing to do with it', () => {
+  it('scales what depends on the load, and nothing else', () => {
     const once = run('--singles', '100', '--batched', '0');
     const twice = run('--singles', '200', '--batched', '0');
     for (const name of ['API', 'worker', 'PostgreSQL  ', 'Temporal  ', 'all']) {
@@ -44,13 +44,13 @@ describe('the capacity model', () => {
     expect(figureOf(twice, 'size after a year')).toBe(figureOf(once, 'size after a year'));
   });
 
-  it('says when connections run out, and when tables have to be partitioned', () => {
+  it('warns when connections run out and when tables need partitions', () => {
     expect(run('--singles', '1500')).toContain('more than max_connections');
     expect(run('--a-day', '59000000')).toContain('no partitions');
     expect(run('--a-day', '61000000')).toContain('partition by day');
   });
 
-  it('takes what is measured from where it says that it was', () => {
+  it('uses the figures of the pages that it cites', () => {
     const performance = readFileSync(`${root}docs/performance.md`, 'utf8');
     const operations = readFileSync(`${root}docs/operations.md`, 'utf8');
     expect(performance).toContain('Corridor takes 72 ms');
@@ -61,7 +61,7 @@ describe('the capacity model', () => {
     expect(operations).toMatch(/To delete a row takes\s+4 µs/);
   });
 
-  it('carries on a core what the simulation does', () => {
+  it('agrees with the simulation on the throughput of a core', () => {
     const [, row = ''] = runTool('tools/scaling.mjs', ['--machines', '2x1']).split('\n');
     const ofCore = Number(row.trim().split(/\s{2,}/)[3]);
     expect(figureOf(run(), 'single payouts a core carries')).toBe(ofCore);
@@ -71,7 +71,7 @@ describe('the capacity model', () => {
     ['capacity', '--singles', 'many', 'a number, such as 20'],
     ['scaling', '--worker-ms', 'many', 'a number, such as 25'],
     ['scaling', '--machines', '8x1.3', 'cores x processes, such as 2x1,4x2,8x2,8x4,16x4,16x8'],
-  ])('names an input of %s that it cannot use: %s %s', (tool, name, given, expected) => {
+  ])('names the invalid input of %s: %s %s', (tool, name, given, expected) => {
     const { status, stderr } = spawnSync(process.execPath, [`tools/${tool}.mjs`, name, given], {
       ...{ cwd: root, encoding: 'utf8' },
     });

@@ -115,7 +115,7 @@ describe('a form body', () => {
   });
   const typed = (body: string) => decodeBody(Buffer.from(body), formType, false, { params });
 
-  it('takes a name that is repeated for a list where the route takes one', () => {
+  it('reads a repeated name as a list where the route accepts one', () => {
     expect(typed('events=a&events=b')).toEqual({ events: ['a', 'b'] });
     expect(typed('events=a')).toEqual({ events: ['a'] });
     expect(typed('events=a&events[]=b')).toEqual({ events: ['a', 'b'] });
@@ -123,7 +123,7 @@ describe('a form body', () => {
     expect(refused(typed('name=a&name=b'))).toEqual(['parameter_invalid name']);
   });
 
-  it('takes a number for a name where the route takes any name', () => {
+  it('reads a number as a name where the route accepts any name', () => {
     expect(typed('metadata[0]=a&metadata[x]=b&metadata[007]=c')).toEqual({
       metadata: { 0: 'a', x: 'b', '007': 'c' },
     });
@@ -139,7 +139,7 @@ describe('a form body', () => {
     expect(refused(form(body))).toEqual(['parameter_invalid b']);
   });
 
-  it('names every refused parameter, up to the number that an answer lists', () => {
+  it('names every refused parameter, up to the maximum that a response lists', () => {
     expect(refused(form('a=%zz&b=1&c=%zz'))).toEqual([
       'parameter_invalid a',
       'parameter_invalid c',
@@ -187,7 +187,7 @@ describe('a JSON body', () => {
     },
   );
 
-  it('says where the text stops being JSON', () => {
+  it('reports where the text stops being valid JSON', () => {
     expect(json('{"a":1 "b":2}')).toMatchObject([{ expected: "JSON with ',' or '}' at column 8" }]);
   });
 
@@ -197,7 +197,7 @@ describe('a JSON body', () => {
     expect(refused(json('\ufeff\ufeff{"a":"b"}'))).toEqual(['body_malformed']);
   });
 
-  it('of something new leaves out what is null and may be left out', () => {
+  it('that creates an object may have null for an optional parameter', () => {
     const path = '/v1/some';
     const body = Buffer.from(
       '{"quote":null,"beneficiary":null,"colour":null,"metadata":{"a":null},"reference":"July"}',
@@ -307,7 +307,7 @@ describe('both styles', () => {
     return Object.entries(value).flatMap(([key, item]) => formPairs(`${path}[${key}]`, item));
   }
 
-  it('decode the same values to the same parameters, in whatever order a form has them', () => {
+  it('decode the same values to the same parameters, in any order of the form', () => {
     fc.assert(
       fc.property(root, fc.nat(), (values, turn) => {
         const pairs = Object.entries(values).flatMap(([key, value]) => formPairs(key, value));
@@ -365,7 +365,7 @@ describe('the caps', () => {
     expect(isUndecoded(json(`{"a":[${'1,'.repeat(maxFields - 1)}1]}`))).toBe(false);
   });
 
-  it('refuse a name, a value and a depth that is too large', () => {
+  it('refuse a name, a value and a depth that are too large', () => {
     expect(refused(form(`a${long}=1`))).toEqual([`parameter_invalid a${long}`]);
     expect(refused(json(`{"a${long}":1}`))).toEqual([`parameter_invalid a${long}`]);
     expect(refused(form(`a=${'v'.repeat(maxValueLength + 1)}`))).toEqual(['parameter_invalid a']);
@@ -382,7 +382,7 @@ describe('the caps', () => {
       .map((name) => `"${name}":1`)
       .join(',')}}`;
 
-  it('refuse too many names side by side, wherever they stand', () => {
+  it('refuse too many names in one object, at any depth', () => {
     const full = maxNames;
     expect(isUndecoded(form(names(full).join('&')))).toBe(false);
     expect(isUndecoded(json(asJson(full)))).toBe(false);
@@ -430,7 +430,7 @@ describe('the caps', () => {
     ]);
   });
 
-  it('hold against bodies made to exhaust the stack or the memory', () => {
+  it('withstand bodies made to exhaust the stack or the memory', () => {
     const size = maxBodyBytes - 8;
     expect(refused(json(`{"a":${'['.repeat(size)}`))).toEqual(['body_malformed']);
     expect(refused(json(`{"a":${'9'.repeat(size)}}`))).toEqual(['parameter_invalid a']);
@@ -476,11 +476,11 @@ describe('the work', () => {
     ['escapes of a text', (count: number) => `a=${'%C3%A9'.repeat(count)}`, formType],
     ['cells of a header', cells, 'text/csv'],
     ['cells of a row', (count: number) => `a\n${cells(count)}`, 'text/csv'],
-  ])('is no call for each of the %s', async (_, bodyOf, contentType) => {
+  ])('does not call a function for each of the %s', async (_, bodyOf, contentType) => {
     expect(await calls(bodyOf(200_000), contentType)).toBeLessThan(1_000);
   });
 
-  it('on names that no route knows is bounded before it is done', async () => {
+  it('for unknown names is limited before it begins', async () => {
     const compared = async (count: number) => {
       const sent = Object.fromEntries(Array.from({ length: count }, (_, i) => [`amuont${i}`, '1']));
       await inspector.post('Profiler.takePreciseCoverage');
@@ -510,7 +510,7 @@ describe('the work', () => {
     ['JSON', jsonOf, jsonType],
     ['NDJSON', ndjsonOf, 'application/x-ndjson'],
     ['CSV', csvOf, 'text/csv'],
-  ])('grows with the items of %s, and no faster', async (_, bodyOf, contentType) => {
+  ])('is linear in the number of items of %s', async (_, bodyOf, contentType) => {
     // The first counts include steps of earlier tests.
     await steps(bodyOf(500), contentType);
     const few = await steps(bodyOf(500), contentType);
@@ -537,7 +537,7 @@ describe('the content type', () => {
     'application/jsonp',
     'application/json; charset=iso-8859-1',
     'multipart/form-data',
-  ])('%j is refused, naming both that are taken', (contentType) => {
+  ])('%j is refused, naming both accepted types', (contentType) => {
     const result = decodeBody(Buffer.from('{}'), contentType);
     expect(refused(result)).toEqual(['content_type_unsupported Content-Type']);
     expect(result).toMatchObject([

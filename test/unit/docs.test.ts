@@ -86,11 +86,11 @@ function detours(walk: readonly Stop[], sourceOf: (file: string) => string): rea
   });
 }
 
-describe('the walk of one payout in docs/architecture.md', () => {
+describe('the walk through one payout in docs/architecture.md', () => {
   const walks = walksOf(read('docs/architecture.md'));
   const sourceOf = (file: string) => read(`src/${file}`);
 
-  it('goes from the body to the bank, and from its callback to the webhook, as the code does', () => {
+  it('follows the calls of the code from the request to the bank, and from its callback to the webhook', () => {
     expect(walks.map((walk) => walk.length)).toEqual([6, 6]);
     expect(walks.flatMap((walk) => detours(walk, sourceOf))).toEqual([]);
     // Each walk begins where the request body is read.
@@ -99,13 +99,13 @@ describe('the walk of one payout in docs/architecture.md', () => {
     }
   });
 
-  it('is not longer than it was', () => {
+  it('has not become longer', () => {
     const stops = walks.flat();
     expect(new Set(stops.map(({ file }) => file)).size).toBeLessThanOrEqual(10);
     expect(stops.flatMap(({ functions }) => functions).length).toBeLessThanOrEqual(32);
   });
 
-  it('fails where another function comes between two of them, and where one is gone', () => {
+  it('no longer matches when a function is inserted between two of its steps or removed', () => {
     const between = (file: string) =>
       sourceOf(file)
         .replace('await post(', 'await postCarefully(')

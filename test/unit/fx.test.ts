@@ -58,7 +58,7 @@ describe('rates as text', () => {
     expect(() => parseRate(text)).toThrow(RangeError);
   });
 
-  test('a text that is no rate is named, but never in full length', () => {
+  test('the error quotes a text that is not a rate, but never in full length', () => {
     expect(() => parseRate('1,5')).toThrow('Not a decimal rate: 1,5');
     expect(() => parseRate('x'.repeat(1_000))).toThrow(/: x{60}$/);
     expect(() => parseRate('0.0')).toThrow('A rate must be above zero');
@@ -130,7 +130,7 @@ describe('conversion', () => {
     expect(convertFloor(amount, source, destination, parseRate(by))).toBe(expected);
   });
 
-  test('back: the amount reaches what was asked and one less does not', () => {
+  test('backwards: the amount reaches the requested one and one unit less does not', () => {
     fc.assert(
       fc.property(minor, currency, currency, rate, (asked, source, destination, by) => {
         const needed = convertBackUp(asked, source, destination, by);
@@ -178,7 +178,7 @@ describe('the cross rate', () => {
     );
   });
 
-  test('does not take a text that is not a rate', () => {
+  test('refuses a text that is not a rate', () => {
     expect(() => crossMid('0', '1')).toThrow(RangeError);
     expect(() => crossMid('1', '')).toThrow(RangeError);
   });

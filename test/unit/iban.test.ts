@@ -28,7 +28,7 @@ function neighboursSwapped(iban: string): readonly string[] {
 }
 
 describe('the SWIFT registry', () => {
-  test('has 89 countries, and 16 territories that use the IBAN of another', () => {
+  test('has 89 countries, and 16 territories that use the IBAN of another country', () => {
     expect(issuers).toHaveLength(89);
     expect(ibanCountries.size).toBe(105);
     expect(issuers).toEqual(
@@ -36,19 +36,19 @@ describe('the SWIFT registry', () => {
     );
   });
 
-  test.each(issuers)('gives an example for %s that is accepted', (issuer) => {
+  test.each(issuers)('has an example for %s that is accepted', (issuer) => {
     expect(ibanIssuer(issuer)).toBe(issuer);
     expect(ibanFault(ibanExample(issuer), issuer)).toBeUndefined();
   });
 
-  test.each(issuers)('of the example of %s no digit can be another one', (issuer) => {
+  test.each(issuers)('makes the change of any digit in the example of %s detectable', (issuer) => {
     const accepted = oneDigitChanged(ibanExample(issuer)).filter(
       (iban) => ibanFault(iban, issuer) === undefined,
     );
     expect(accepted).toEqual([]);
   });
 
-  test('of its examples no two neighbours can be swapped, but for 1 and B', () => {
+  test('makes any swap of neighbouring characters in its examples detectable, except 1 and B', () => {
     const swaps = issuers.flatMap((issuer) =>
       neighboursSwapped(ibanExample(issuer)).map((iban) => ({ iban, issuer })),
     );
@@ -63,7 +63,7 @@ describe('layouts that used to be refused', () => {
   test.each([
     ['PK', 'PK36SCBL0000001123456702', 'letters in the account'],
     ['BY', 'BY13NBRB3600900000002Z00AB00', 'letters after the bank'],
-  ])('%s takes %s: %s', (issuer, iban) => {
+  ])('%s accepts %s: %s', (issuer, iban) => {
     expect(ibanFault(iban, issuer)).toBeUndefined();
   });
 });
@@ -78,7 +78,7 @@ describe('national check digits', () => {
     ['SM', 4],
     ['TL', 22],
     ['TN', 23],
-  ])('of %s are held: the character at %i cannot be another one', (issuer, at) => {
+  ])('of %s are checked: any other character at index %i is refused', (issuer, at) => {
     const iban = ibanExample(issuer);
     const others = /\d/.test(iban[at] ?? '') ? '0123456789' : 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
     const faults = Array.from(others)

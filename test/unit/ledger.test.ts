@@ -92,7 +92,7 @@ describe('an entry', () => {
     expect(shown(entry)).toEqual(postings);
   });
 
-  test('drops the legs of zero: no margin within one currency, no cost of a full return', () => {
+  test('has no zero legs: no margin within one currency, no cost of a full return', () => {
     const same = price({
       sourceCurrency: 'USD',
       destinationCurrency: 'USD',
@@ -100,7 +100,7 @@ describe('an entry', () => {
       fixedSide: 'source',
       mid: parseRate('1'),
     });
-    if (isRefusal(same)) throw new Error('It was refused');
+    if (isRefusal(same)) throw new Error('The price was refused');
     const alike = { ...same, sourceCurrency: 'USD', destinationCurrency: 'USD' };
     const accounts = (entry: Entry) => [...new Set(entry.postings.map(({ account }) => account))];
     expect(accounts(settleEntry(alike))).toEqual([
@@ -132,7 +132,7 @@ describe('an entry', () => {
     expect(make).toThrow('cannot be negative');
   });
 
-  test('is stored as transfers, one for each of its pairs', () => {
+  test('is stored as transfers, one for each pair of postings', () => {
     const moved = (entry: Entry) =>
       transfersOf(entry).map((t) => `${t.from} ${t.to} ${t.currency} ${t.amountMinor}`);
     expect(moved(acceptEntry(amounts))).toEqual([`available held USD ${amounts.sourceMinor}`]);
@@ -153,14 +153,14 @@ describe('an entry', () => {
 
   test('that does not balance is not stored', () => {
     const [first, ...others] = settleEntry(amounts).postings;
-    if (first === undefined) throw new Error('nothing is settled');
+    if (first === undefined) throw new Error('The entry has no postings');
     const off = { ...first, amountMinor: first.amountMinor - 1n };
     for (const postings of [others, [off, ...others], [first], [first, ...others, first]]) {
       expect(() => transfersOf({ kind: 'settle', postings })).toThrow('does not balance in USD');
     }
   });
 
-  test('moves as transfers what it moves as postings', () => {
+  test('moves the same amounts as transfers and as postings', () => {
     fc.assert(
       fc.property(requests, (request) => {
         const { sourceCurrency, destinationCurrency } = request;
@@ -185,7 +185,7 @@ describe('an entry', () => {
     );
   });
 
-  test('pair of settlement and full return leaves the fee and nothing else', () => {
+  test('of a settlement and one of a full return together leave only the fee', () => {
     fc.assert(
       fc.property(requests, (request) => {
         const priced = price({
@@ -502,7 +502,7 @@ const told: readonly Told[] = [
   'another amount',
 ];
 
-test('after any operations every currency adds up, nobody overdraws, and refusals change nothing', () => {
+test('after any operations every currency sums to zero, no balance is negative, and refusals change nothing', () => {
   const seen = new Map<string, number>();
   const fund = fc
     .tuple(customer, currency, amount)

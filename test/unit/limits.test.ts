@@ -19,8 +19,8 @@ const [jpy, kwd] = ['JPY', 'KWD'].map((sourceCurrency) => ({
 }));
 const nothing = { ofCurrency: 0n, ofCorridor: 0n };
 
-describe('a limit is used until it resets,', () => {
-  test('which is midnight in UTC for that of a day', () => {
+describe('the used amount of a limit', () => {
+  test('resets at midnight UTC for a daily limit', () => {
     const day = (time: string) => at(time).find(({ period }) => period === 'day');
     expect(day('2026-12-01T00:00:00.000Z')).toEqual({
       period: 'day',
@@ -36,7 +36,7 @@ describe('a limit is used until it resets,', () => {
     expect(day('2026-12-31T23:59:59.999-05:00')).toMatchObject({ usedMinor: 0n });
   });
 
-  test('and the end of the month in UTC for that of a month, also of a year', () => {
+  test('resets at the end of the month in UTC for a monthly limit, also at the end of a year', () => {
     const month = (time: string) => at(time).find(({ period }) => period === 'month');
     expect(month('2026-11-30T23:59:59.999Z')).toMatchObject({
       usedMinor: 90_005n,
@@ -52,7 +52,7 @@ describe('a limit is used until it resets,', () => {
     });
   });
 
-  test('while that of a payout is never used', () => {
+  test('is always zero for a limit per payout', () => {
     const each = { ...limits, payoutMinor: 5n, dayMinor: null, monthMinor: null };
     expect(standingsOf([each], new Date('2026-12-01'))).toEqual([
       { period: 'payout', destination: null, limitMinor: 5n, usedMinor: 0n, resetsAt: null },
@@ -60,7 +60,7 @@ describe('a limit is used until it resets,', () => {
   });
 });
 
-describe('a payout over a limit is told', () => {
+describe('the refusal of a payout over a limit', () => {
   const now = new Date('2026-12-01T10:00:00.000Z');
   const usd = (sourceMinor: bigint, destinationCurrency = 'EUR') => ({
     sourceCurrency: 'USD',
@@ -68,7 +68,7 @@ describe('a payout over a limit is told', () => {
     sourceMinor,
   });
 
-  test('which limit it is, what is used and left, and when that is over', () => {
+  test('names the limit, what is used and left, and when it resets', () => {
     expect(
       refuseOverLimit(
         standingsOf([limits], now),
@@ -89,7 +89,7 @@ describe('a payout over a limit is told', () => {
     });
   });
 
-  test('of the limit that lasts longest', () => {
+  test('names the limit that lasts longest', () => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
     const told = (used: string, minor: bigint) =>
       refuseOverLimit(
@@ -110,7 +110,7 @@ describe('a payout over a limit is told', () => {
   test.each([
     [60_001n, 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.'],
     [20_000n, 'The limit is 1000.00 USD a day, of which 999.00 USD is used and 1.00 USD is left '],
-  ])('of %d what fits every limit', (minor, explained) => {
+  ])('of %d cents names the largest amount that fits every limit', (minor, explained) => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
     const standings = standingsOf([{ ...all, uses: { '2026-12-01': '99900' } }], now);
     expect(refuseOverLimit(standings, usd(minor), nothing, 'amount')).toMatchObject({
@@ -120,7 +120,7 @@ describe('a payout over a limit is told', () => {
     expect(refuseOverLimit(standings, usd(100n), nothing, 'amount')).toBeUndefined();
   });
 
-  test('of the month where the day is used up as well, and what fits both', () => {
+  test('names the month when the day is used up as well, and the amount that fits both', () => {
     const days = { '2026-12-01': '390000', '2026-12-02': '99900' };
     const standings = standingsOf(
       [{ ...limits, uses: days }],
@@ -132,14 +132,14 @@ describe('a payout over a limit is told', () => {
     });
   });
 
-  test('that nothing is left where the limit is lower by now than what was used', () => {
+  test('reports that nothing is left when the limit is now lower than what was used', () => {
     const lower = { ...limits, dayMinor: 1_000n, monthMinor: null };
     expect(refuseOverLimit(standingsOf([lower], now), usd(1n), nothing, 'amount')).toMatchObject({
       expected: 'at most 0.00 USD, the remainder of the limit of 10.00 USD a day',
     });
   });
 
-  test('of a corridor, to the last unit, while other corridors go on', () => {
+  test('of one corridor is exact to the last unit, and does not affect other corridors', () => {
     const to = { ...limits, destination: 'EUR', monthMinor: null, dayMinor: 30_000n };
     const standings = standingsOf([limits, to], now);
     const refused = (minor: bigint, destination: string, taken = nothing) =>
@@ -157,7 +157,7 @@ describe('a payout over a limit is told', () => {
     expect(refused(79_996n, 'JPY')).toMatchObject({ expected: expect.stringMatching(/a day$/) });
   });
 
-  test('of the month of its corridor before the day of its currency', () => {
+  test('names the monthly limit of its corridor before the daily limit of its currency', () => {
     const to = { ...limits, destination: 'EUR', monthMinor: 90_005n, dayMinor: null };
     const month = standingsOf([{ ...limits, monthMinor: null }, to], now);
     expect(refuseOverLimit(month, usd(80_000n), nothing, 'amount')).toMatchObject({
@@ -165,13 +165,13 @@ describe('a payout over a limit is told', () => {
     });
   });
 
-  test('in the digits of its currency', () => {
+  test('prints amounts with the decimals of their currency', () => {
     const each = { ...unused, payoutMinor: 8_000n, dayMinor: null, monthMinor: null };
     for (const [payout, received] of [
       [jpy, '9000 JPY'],
       [kwd, '9.000 KWD'],
     ] as const) {
-      if (payout === undefined) throw new Error('There are two.');
+      if (payout === undefined) throw new Error('The payout is undefined.');
       const told = refuseOverLimit(standingsOf([each], now), payout, nothing, 'amount');
       expect(told).toMatchObject({ received });
     }
@@ -215,7 +215,7 @@ test('payouts of one decision share what the limit of their corridor has left', 
   ]);
 });
 
-test('whatever is asked, no more is accepted than the limits and the balance have left', () => {
+test('no more is ever accepted than the limits and the balance have left', () => {
   const minor = fc.bigInt({ min: 1n, max: 1_000n });
   const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
   const given = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
@@ -271,14 +271,14 @@ function payoutOf(sourceMinor: bigint, index: number) {
   };
 }
 
-describe('details that are new', () => {
+describe('new beneficiary details', () => {
   const rule = { currency: 'USD', aboveMinor: 10_000n, hours: 24 };
   const dayMs = 24n * 60n * 60n * 1000n;
   const since = new Date('2026-11-23T08:00:00.000Z');
   const refusedAt = (sourceMinor: bigint, ageMs: bigint, sourceCurrency = 'USD') =>
     refuseNewPayee([rule], { sourceCurrency, sourceMinor }, { since, ageMs }, 'amount');
 
-  test('receive a larger sum from the first moment on at which they are old enough', () => {
+  test('can receive a larger amount from the moment they are old enough', () => {
     expect(refusedAt(10_001n, dayMs - 1n)).toMatchObject({
       code: 'limit_exceeded',
       expected: 'at most 100.00 USD until 2026-11-24T08:00:00.000Z',
@@ -287,7 +287,7 @@ describe('details that are new', () => {
     expect(refusedAt(10_001n, dayMs)).toBeUndefined();
   });
 
-  test('receive the sum itself, and any in a currency without a rule', () => {
+  test('can receive exactly the limit, and any amount in a currency without a rule', () => {
     expect(refusedAt(10_000n, 0n)).toBeUndefined();
     expect(refusedAt(10_001n, 0n, 'EUR')).toBeUndefined();
     // Written by a transaction that is younger than the deciding one.

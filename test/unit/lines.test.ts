@@ -31,7 +31,7 @@ function refused(result: Result): unknown {
 }
 
 describe('an NDJSON body', () => {
-  it('is one item a line, after LF or CR LF, with blank lines between', () => {
+  it('has one item per line, ended by LF or CR LF, and may have blank lines', () => {
     const body = '{"amount":1}\r\n\n \t\r\n{"metadata":{"a b":"ü"},"n":null}';
     expect(pairsOf(ndjson(body))).toEqual([
       ['payouts[0][amount]', '1'],
@@ -44,7 +44,7 @@ describe('an NDJSON body', () => {
     expect(pairsOf(ndjson('\n\n'))).toEqual([]);
   });
 
-  it('names every line that is no JSON object, and the wrong parameters of the others', () => {
+  it('names every line that is not a JSON object, and the invalid parameters of the others', () => {
     const body = '{"a":1}\n\n{"a":1\n[1]\n{"a":1} {"a":2}\n{"a":1,"a":2}\n{"a":"\\u0000"}\n"x"\n';
     expect(refused(ndjson(body))).toEqual([
       'body_malformed payouts[1]: Line 3',
@@ -80,7 +80,7 @@ describe('an NDJSON body', () => {
 });
 
 describe('a CSV body', () => {
-  it('has names in its first row, and in each other row the values of an item', () => {
+  it('has parameter names in its first row, and the values of one item in each other row', () => {
     const body =
       '\ufeffamount,metadata[order],"metadata[a ""b"""\r\n1,o-1,\r\n\r\n2,,"a ""quoted"", text\r\n of 2 lines"\n,,';
     expect(refused(csv(body))).toEqual(['parameter_invalid metadata[a "b": Line 1']);
@@ -93,7 +93,7 @@ describe('a CSV body', () => {
     expect(csv(body.replace('"""\r', '""]"\r'))).toMatchObject({ payouts: { length: 3 } });
   });
 
-  it('with a header alone, or with nothing, is an empty list', () => {
+  it('with only a header, or without any bytes, is an empty list', () => {
     expect(csv('amount,reference\n')).toMatchObject({ payouts: [] });
     expect(csv('\ufeff')).toMatchObject({ payouts: [] });
   });
@@ -117,14 +117,14 @@ describe('a CSV body', () => {
     ['semicolons', 'amount;reference'],
     ['tabs', 'amount\treference'],
     ['semicolons', '"amount";"reference"'],
-  ])('refuses columns that are separated by %s, in one sentence', (separators, header) => {
+  ])('refuses columns separated by %s with a single error', (separators, header) => {
     const result = csv(`\n${header}\n1;2\n`);
     expect(isUndecoded(result) && result.map(sentenceOf)).toEqual([
       `Line 2: The columns are separated by ${separators}: use commas.`,
     ]);
   });
 
-  it('refuses the rows that have not as many cells as the header', () => {
+  it('refuses rows with more or fewer cells than the header', () => {
     const result = csv('a,b\n1\n1,2\n"1\n2",2,3\n1,2,\n');
     expect(refused(result)).toEqual([
       'parameter_invalid payouts[0]: Line 2',
@@ -146,11 +146,11 @@ describe('a CSV body', () => {
     ['CR alone', 'a\n1\r2', 'payouts[0][a]: Line 2'],
     ['a broken header', 'a,"b\n1,2', 'column 2: Line 1'],
     ['a fault after the last column', 'a\n1,"x', 'payouts[0]: Line 2'],
-  ])('says where it stops being CSV: %s', (_, body, place) => {
+  ])('reports where it stops being valid CSV: %s', (_, body, place) => {
     expect(refused(csv(body))).toEqual([`body_malformed ${place}`]);
   });
 
-  it('refuses by name the cells that are no text', () => {
+  it('names the cells that are not valid text', () => {
     const body = Buffer.from('a,m[x]\nü,\0\n1,?\n');
     body[body.indexOf('?')] = 0xff;
     expect(refused(csv(body))).toEqual([
@@ -163,8 +163,8 @@ describe('a CSV body', () => {
   });
 });
 
-describe('both', () => {
-  it('name as much as an answer lists', () => {
+describe('both NDJSON and CSV', () => {
+  it('name as many problems as a response lists', () => {
     expect(refused(ndjson('x\n'.repeat(maxProblems + 1)))).toHaveLength(maxProblems);
     expect(refused(csv(`a,b\n${'1\n'.repeat(maxProblems + 1)}`))).toHaveLength(maxProblems);
     const wide = `${Array.from({ length: 99 }, (_, i) => `n${i}`).join(',')}\n`;
@@ -172,7 +172,7 @@ describe('both', () => {
     expect(refused(csv(wide + bad.repeat(3)))).toHaveLength(maxProblems);
   });
 
-  it('hold the caps', () => {
+  it('enforce the caps on size', () => {
     const long = 'v'.repeat(maxValueLength);
     expect(isUndecoded(csv(`a\n${long}`))).toBe(false);
     expect(refused(csv(`a\n${long}v`))).toEqual(['parameter_invalid payouts[0][a]: Line 2']);
@@ -191,7 +191,7 @@ describe('both', () => {
     expect(ndjson('{}\n'.repeat(maxFields + 9))).toHaveLength(1);
   });
 
-  it('hold against bodies made to exhaust the stack, the memory or the time', () => {
+  it('withstand bodies made to exhaust the stack, the memory or the CPU', () => {
     const size = maxBodyBytes - 8;
     expect(ndjson('\n'.repeat(size))).toMatchObject({ payouts: [] });
     expect(refused(ndjson('['.repeat(size)))).toEqual(['body_malformed payouts[0]: Line 1']);
@@ -209,7 +209,7 @@ describe('both', () => {
     ]);
   });
 
-  it('read a cell of quotes alone about as fast as a text of JSON', () => {
+  it('read a cell full of quotes about as fast as a JSON string', () => {
     const size = maxBodyBytes - 98;
     /** Processor time of reading a body, the least of three times. */
     const cost = (read: () => unknown) =>
@@ -324,7 +324,7 @@ describe('the content type', () => {
     expect(formatOf(contentType)?.decode.name).toBe(decoder);
   });
 
-  it('of lines is refused where they are not taken, naming what is', () => {
+  it('of lines is refused on routes that do not accept it, naming the accepted types', () => {
     for (const contentType of ['application/x-ndjson', 'application/jsonl', 'text/csv']) {
       expect(decodeBody(Buffer.from('{}'), contentType)).toMatchObject([
         {

@@ -12,7 +12,7 @@ it.each([
   ['twice, of another amount', [settled, { ...settled, amountMinor: 99n }, other], [other]],
   ['about another order as well', [settled, other, { ...settled, key: 'po_3' }], [settled, other]],
   ['not at all', [other], [other]],
-])('an order that a rail answers %s', (_, answers, taken) => {
+])('a look-up of two keys, one of which the rail answers %s', (_, answers, taken) => {
   const expected = taken.map((answer) => [answer.key, answer]);
   expect([...answersTo(['po_1', 'po_2'], answers)]).toEqual(expected);
 });

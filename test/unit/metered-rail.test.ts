@@ -25,7 +25,7 @@ async function shown(): Promise<readonly string[]> {
     );
 }
 
-it('counts each answer, and what has none as unknown', async () => {
+it('counts each answer, and orders without an answer as unknown', async () => {
   const { limits, submit, lookup, voidKey, statement } = new QuietRail();
   const quiet: Rail = { name: 'counted', limits, submit, lookup, voidKey, statement };
   const rail: Rail = metered(quiet);

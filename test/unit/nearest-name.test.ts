@@ -8,7 +8,7 @@ const currencies = Object.entries(synonyms).flatMap(([name, [meant = '']]) =>
   /^[a-z]{3}$/.test(name) && iso4217.has(meant) ? [[name.toUpperCase(), meant] as const] : [],
 );
 
-test('a currency that has left ISO 4217 means its successor, and not one that is spelled like it', () => {
+test('a withdrawn ISO 4217 currency suggests its successor, not a similarly spelled code', () => {
   expect(nearestName('HRK', active)).toBe('EUR');
   expect(nearestName('ANG', active)).toBe('XCG');
   expect(currencies.length).toBeGreaterThan(50);
@@ -18,7 +18,7 @@ test('a currency that has left ISO 4217 means its successor, and not one that is
   }
 });
 
-test('a code is never taken for another one, but for its letters in another case', () => {
+test('a code is never read as a similar one, except in another letter case', () => {
   for (const code of ['BTC', 'XAU', 'EUX', 'UDS', 'EURO']) {
     expect(nearestName(code, active), code).toBeUndefined();
   }

@@ -22,7 +22,7 @@ const statusReasonsPage = pages.get('/docs/status-reasons') ?? '';
 const errors = sourceOf('errors');
 const section = /^## `quote_used`\n[\s\S]*?(?=^## )/m;
 
-describe('the page of errors', () => {
+describe('the errors page', () => {
   it.each(refusalCodes)('lists and explains %s, with what to do about it', (code) => {
     const { status, title } = meaningOf(code);
     const page = pages.get('/docs/errors') ?? '';
@@ -38,13 +38,13 @@ describe('the page of errors', () => {
     ['a code is explained twice', (text: string) => text + section.exec(text)?.[0]],
     ['it explains no code', (text: string) => `${text}\n## \`other\`\n\nWhat to do: Nothing.\n`],
     ['it does not say what to do', (text: string) => text.replace('What to do:', 'Else:')],
-  ])('is not made where %s', (_, change) => {
+  ])('is not built when %s', (_, change) => {
     expect(change(errors)).not.toBe(errors);
     expect(() => explained(change(errors))).toThrow('errors.md');
   });
 });
 
-it.each([...reasonCodes.keys()])('the page of status reasons says what to do about %s', (code) => {
+it.each([...reasonCodes.keys()])('the page of status reasons explains what to do about %s', (code) => {
   const { text, action } = statusReasons.get(code) ?? { text: 'none', action: 'none' };
   const row = new RegExp(`<a id="${code}"></a>[\\s\\S]*?</tr>`).exec(statusReasonsPage)?.[0];
   const shown = row?.replaceAll('&#39;', "'");
@@ -53,7 +53,7 @@ it.each([...reasonCodes.keys()])('the page of status reasons says what to do abo
 });
 
 describe('every page', () => {
-  it.each([...pages])('%s leads only to pages and headings that exist', (path, html) => {
+  it.each([...pages])('%s links only to pages and headings that exist', (path, html) => {
     expect(html).not.toMatch(/\{\{|```/);
     for (const [, link = ''] of html.matchAll(/href="([^"]+)"/g)) {
       if (/^(https:|\/openapi\.json|\/docs\/reference)/.test(link)) continue;
@@ -66,13 +66,13 @@ describe('every page', () => {
   });
 });
 
-it('has every file of Markdown as a page', () => {
+it('every Markdown file has a page', () => {
   const files = readdirSync(new URL('../../src/api/pages/', import.meta.url));
   const written = files.flatMap((file) => (file.endsWith('.md') ? [file.slice(0, -3)] : []));
   expect(written.filter((name) => !pages.has(`/docs/${name}`))).toEqual(['overview']);
 });
 
-it('draws every move of a payout, and no other', () => {
+it('the diagram has every move of a payout, and no other', () => {
   const drawn = [...sourceOf('payouts').matchAll(/data-move="(\w+ \w+)"/g)].map(([, move]) => move);
   const moves = Object.entries(nextStatuses).flatMap(([from, next]) =>
     next.map((to) => `${from} ${to}`),
@@ -80,12 +80,12 @@ it('draws every move of a payout, and no other', () => {
   expect(new Set(drawn)).toEqual(new Set(moves));
 });
 
-it('names the limits of the code', () => {
+it('the pages state the limits that the code has', () => {
   expect(pages.get('/docs/limits')).toContain('10,000');
   expect(pages.get('/docs/limits')).toContain('8 MiB');
 });
 
-it.each(simulateOrders)('explains simulate: $order', ({ order, answer, afterwards }) => {
+it.each(simulateOrders)('the sandbox page explains simulate: $order', ({ order, answer, afterwards }) => {
   expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
 });
 
@@ -101,8 +101,8 @@ async function verificationUnder<Key extends z.ZodType>(heading: string, key: Ke
   return z.object({ isGenuine }).parse(loaded).isGenuine;
 }
 
-describe('the verification on the page of webhooks', () => {
-  it('takes what we sign, and nothing else', async () => {
+describe('the verification code on the webhooks page', () => {
+  it('accepts what we sign, and nothing else', async () => {
     const isGenuine = await verificationUnder('Verify without a client', z.string());
     const secret = createWebhookSecret();
     const body = '{"id":"evt_1"}';
@@ -118,7 +118,7 @@ describe('the verification on the page of webhooks', () => {
     expect(isGenuine(signed(nowSeconds, [createWebhookSecret()]), body, secret)).toBe(false);
   });
 
-  it('takes what our key signs, by the keys that are published', async () => {
+  it('accepts what our key signs, with the published keys', async () => {
     const isGenuine = await verificationUnder(
       'Verify without a secret',
       z.array(z.looseObject({})),

@@ -60,8 +60,8 @@ const mismatches: readonly PayoutFact[] = [
 /** A payout in this status with a cancellation begun. A returned one was returned in full. */
 function payoutThatIs(status: PayoutStatus): typeof frozen & PayoutState {
   const returnedMinor = status === 'returned' ? 85_200n : null;
-  const calm = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
-  return { ...frozen, ...calm, status, returnedMinor };
+const clear = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
+return { ...frozen, ...clear, status, returnedMinor };
 }
 
 function effectFrom(status: PayoutStatus, fact: PayoutFact): Effect {
@@ -133,13 +133,13 @@ const table: Readonly<Record<PayoutStatus, readonly string[]>> = {
 
 describe.each(payoutStatuses)('a payout that is %s', (status) => {
   test.each(columns.map((name, column) => [name, table[status][column]] as const))(
-    'hears %s from the rail: %s',
+    'handles %s from the rail: %s',
     (name: FactName, effect) => {
       expect(shown(effectFrom(status, facts[name]))).toBe(effect);
     },
   );
 
-  test('is parked and posts nothing when the amount or the currency is another', () => {
+  test('is parked and posts nothing when the amount or the currency differs', () => {
     for (const fact of mismatches) {
       const { moves, entries, attention, outcomes } = progressFrom(status, fact);
       expect([moves, entries, outcomes]).toEqual([[], [], ['amount_mismatch']]);
@@ -149,7 +149,7 @@ describe.each(payoutStatuses)('a payout that is %s', (status) => {
 });
 
 describe('the reducer', () => {
-  test('never leaves the table of moves, whatever a rail says and however often', () => {
+  test('makes only allowed moves, whatever the rail reports and however often', () => {
     fc.assert(
       fc.property(anyStatus, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
         const { moves, outcomes } = progressFrom(start, ...told);
@@ -164,7 +164,7 @@ describe('the reducer', () => {
     );
   });
 
-  test('posts each kind of entry once at most, and only what the moves say', () => {
+  test('posts each kind of entry at most once, and only those that belong to the moves', () => {
     fc.assert(
       fc.property(known, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
         const progress = progressFrom(start, ...told);
@@ -183,7 +183,7 @@ describe('the reducer', () => {
     );
   });
 
-  test('takes a fact again, at once or later, without any change', () => {
+  test('ignores a repeated fact, at once or later', () => {
     const repeats = fc.array(fc.tuple(fc.nat({ max: 20 }), fc.nat({ max: 20 })), { maxLength: 10 });
     fc.assert(
       fc.property(
@@ -210,7 +210,7 @@ describe('the reducer', () => {
     );
   });
 
-  test('comes to the same ledger in every order, or parks in every order', () => {
+  test('reaches the same ledger in every order of the facts, or parks in every order', () => {
     const names = fc.array(
       fc.constantFrom<FactName>('accepted', 'settled', 'rejected', 'returned', 'short'),
       { minLength: 1, maxLength: 8 },
@@ -246,16 +246,16 @@ describe('the reducer', () => {
   });
 });
 
-describe('what is recorded', () => {
+describe('the record', () => {
   const bare = { statusReason: null, railReference: null, returnedMinor: null, settledAt: null };
 
-  test('of an acceptance is its reference', () => {
+  test('of an acceptance has its reference', () => {
     const { moves, entries } = progressFrom('processing', facts.accepted);
     expect(moves).toEqual([{ ...bare, status: 'sent', railReference: 'bank-1' }]);
     expect(entries).toEqual([]);
   });
 
-  test('of a settlement that overtakes the acceptance is both moves and one entry', () => {
+  test('of a settlement that overtakes the acceptance has both moves and one entry', () => {
     const progress = progressFrom('processing', facts.settled, facts.accepted);
     expect(progress.moves).toEqual([
       { ...bare, status: 'sent' },
@@ -265,7 +265,7 @@ describe('what is recorded', () => {
     expect(progress.outcomes).toEqual(['settled', 'nothing new']);
   });
 
-  test('of a settlement is when the rail says that it was, and of nothing else', () => {
+  test('of a settlement has the time that the rail reports, and no other move has it', () => {
     const at = '2026-11-21T12:00:00.000Z';
     const { moves } = progressFrom('processing', { ...facts.settled, at });
     expect(moves.map(({ status, settledAt }) => [status, settledAt])).toEqual([
@@ -274,14 +274,14 @@ describe('what is recorded', () => {
     ]);
   });
 
-  test('of a rejection is its code, and the hold is released', () => {
+  test('of a rejection has its code, and releases the hold', () => {
     const progress = progressFrom('sent', facts.rejected);
     expect(progress.moves).toEqual([{ ...bare, status: 'failed', statusReason: 'AC04' }]);
     expect(kindsOf(progress)).toEqual(['release']);
     expect(sumsOf(progress.entries)).toEqual({ 'held USD': -100_000n, 'available USD': 100_000n });
   });
 
-  test('of a voided key is why it was voided, and the hold is released', () => {
+  test('of a voided key has the reason why it was voided, and releases the hold', () => {
     const voided = (voidIntent: 'canceled' | 'failed') =>
       progressOf({ ...payoutThatIs('processing'), voidIntent }, [facts.voided], usualFactRules);
     const canceled = voided('canceled');
@@ -303,7 +303,7 @@ describe('what is recorded', () => {
     ['processing', ['sent', 'returned'], ['settle', 'return']],
     ['sent', ['returned'], ['settle', 'return']],
     ['settled', ['returned'], ['return']],
-  ] as const)('of a return while it is %s has the settlement behind it', (status, path, kinds) => {
+  ] as const)('of a return while the payout is %s includes the moves that were skipped', (status, path, kinds) => {
     const progress = progressFrom(status, facts.short);
     expect(progress.moves.map((move) => move.status)).toEqual(path);
     expect(progress.moves.at(-1)).toEqual({
@@ -320,7 +320,7 @@ describe('what is recorded', () => {
     expect(progress.outcomes).toEqual(['returned']);
   });
 
-  test('of payments after the release is one late payment and a case for a person', () => {
+  test('of payments after the release has one late payment, and needs a person', () => {
     const progress = progressFrom('sent', facts.rejected, facts.settled, facts.settled);
     expect(kindsOf(progress)).toEqual(['release', 'late_payment']);
     expect(progress.moves.map(({ status }) => status)).toEqual(['failed']);
@@ -331,14 +331,14 @@ describe('what is recorded', () => {
     expect(progress.outcomes).toEqual(['failed', 'paid_after_release', 'paid_after_release']);
   });
 
-  test('of two returns is the first, and the other one is a case for a person', () => {
+  test('of two different returns has the first, and the other one needs a person', () => {
     const progress = progressFrom('settled', facts.short, facts.short, facts.returned);
     expect(progress.outcomes).toEqual(['returned', 'nothing new', 'contradiction']);
     expect(progress.moves.map(({ returnedMinor }) => returnedMinor)).toEqual([85_000n]);
     expect(kindsOf(progress)).toEqual(['return']);
   });
 
-  test('for the person is the first thing that parked it', () => {
+  test('of several mismatches names the first as the reason for attention', () => {
     const other = { kind: 'settled', amountMinor: 1n, currency: 'JPY' } as const;
     const { attention, outcomes } = progressFrom('sent', other, facts.settled, facts.rejected);
     expect(outcomes).toEqual(['amount_mismatch', 'amount_mismatch', 'amount_mismatch']);
@@ -371,11 +371,11 @@ describe('what is recorded', () => {
       { kind: 'returned', amountMinor: 85_201n, ...back },
       'The rail returned 852.01 EUR; 852.00 EUR was sent.',
     ],
-  ] as const)('says what a rail told of a payout that is %s', (status, fact, detail) => {
+  ] as const)('describes what the rail reported about a payout that is %s', (status, fact, detail) => {
     expect(progressFrom(status, fact).attention?.detail).toBe(detail);
   });
 
-  test('of no fact is nothing', () => {
+  test('of no fact is empty', () => {
     expect(progressFrom('sent')).toEqual({
       moves: [],
       entries: [],
@@ -388,7 +388,7 @@ describe('what is recorded', () => {
 describe('while the facts are in dispute', () => {
   const inDispute = fc.constantFrom('amount_mismatch', 'contradiction', 'return_short');
 
-  test('no fact of the rail moves money, in whatever order they come', () => {
+  test('no fact from the rail moves money, in any order', () => {
     fc.assert(
       fc.property(
         fc.constantFrom<PayoutStatus>('processing', 'sent', 'settled'),
@@ -404,13 +404,13 @@ describe('while the facts are in dispute', () => {
     );
   });
 
-  test('an acceptance still moves the payout, for it moves no money', () => {
+  test('an acceptance still moves the payout, because it moves no money', () => {
     const disputed = { ...payoutThatIs('processing'), attentionReason: 'amount_mismatch' } as const;
     const { moves } = progressOf(disputed, [facts.accepted], usualFactRules);
     expect(moves.map(({ status }) => status)).toEqual(['sent']);
   });
 
-  test('a rejection in the same breath as another amount is added to the case', () => {
+  test('a rejection together with a wrong amount is added to the detail', () => {
     const other = { kind: 'settled', amountMinor: 85_199n, currency: 'EUR' } as const;
     const { moves, entries, attention } = progressFrom('sent', other, facts.rejected);
     expect([moves, entries]).toEqual([[], []]);
@@ -420,37 +420,37 @@ describe('while the facts are in dispute', () => {
 });
 
 describe('after two people have corrected the books', () => {
-  test('a settlement that they undid is money in suspense when it comes after all', () => {
+  test('a settlement that they undid is posted to suspense when it arrives after all', () => {
     const payout = { ...payoutThatIs('returned'), corrected: 'settlement' } as const;
     const { moves, entries, attention } = progressOf(payout, [facts.settled], usualFactRules);
     expect([moves, entries.map(({ kind }) => kind)]).toEqual([[], ['late_payment']]);
     expect(attention?.reason).toBe('paid_after_release');
   });
 
-  test('a return may be another one, and waits for a person', () => {
+  test('a return may be a second one, and waits for a person', () => {
     const payout = { ...payoutThatIs('returned'), corrected: 'other' } as const;
     expect(shown(effectOf(payout, facts.returned, usualFactRules))).toBe('parks: contradiction');
   });
 });
 
-test('a second return of half may be another one, and waits for a person', () => {
+test('a repeated return of half may be a second one, and waits for a person', () => {
   const half = { kind: 'returned', amountMinor: 42_600n, ...back } as const;
   const payout = { ...payoutThatIs('returned'), returnedMinor: 42_600n };
   expect(shown(effectOf(payout, half, usualFactRules))).toBe('parks: contradiction');
 });
 
-test('money in suspense is what a person sees first, whatever else was said', () => {
+test('money in suspense is the first reason that a person sees, whatever else was reported', () => {
   const { attention } = progressFrom('failed', facts.returned, facts.settled);
   expect(attention?.reason).toBe('paid_after_release');
   expect(attention?.detail).toContain('returned');
 });
 
-describe('a return of less than the share that is set', () => {
+describe('a return below the configured minimum share', () => {
   const returned = (amountMinor: bigint, isConfirmed = false) =>
     ({ kind: 'returned', amountMinor, ...back, isConfirmed }) as const;
 
   test.each(['processing', 'sent', 'settled'] as const)(
-    'waits for a person, of a payout that is %s',
+    'waits for a person when the payout is %s',
     (status) => {
       const { entries, attention } = progressFrom(status, returned(76_679n));
       expect(entries).toEqual([]);
@@ -461,7 +461,7 @@ describe('a return of less than the share that is set', () => {
     },
   );
 
-  test('is booked from the share on, and below it once a person has confirmed it', () => {
+  test('is posted from that share on, and below it once a person has confirmed it', () => {
     // Exactly 90 % of 852.00.
     expect(kindsOf(progressFrom('settled', returned(76_680n)))).toEqual(['return']);
     expect(kindsOf(progressFrom('settled', returned(1n, true)))).toEqual(['return']);
@@ -469,7 +469,7 @@ describe('a return of less than the share that is set', () => {
 });
 
 test.each(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05'])(
-  'a rejection as a duplicate (%s) is a case for a person and releases nothing',
+  'a rejection as a duplicate (%s) needs a person and releases nothing',
   (code) => {
     const fact = { kind: 'rejected', code, reason: 'Duplication' } as const;
     for (const status of ['processing', 'sent'] as const) {
@@ -479,13 +479,13 @@ test.each(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05'])(
   },
 );
 
-test('a void that nobody has begun is a case for a person', () => {
+test('a void that was never requested needs a person', () => {
   const state = { ...payoutThatIs('processing'), voidIntent: null };
   expect(shown(effectOf(state, facts.voided, usualFactRules))).toBe(contradicts);
 });
 
 describe('the table of moves', () => {
-  test('is what the architecture page says', async () => {
+  test('matches the architecture page', async () => {
     const page = await readFile(new URL('../../docs/architecture.md', import.meta.url), 'utf8');
     const [, section = ''] = /^## States\n\n(.*?)\n\n/ms.exec(page) ?? [];
     const written = section.split('·').map((move) => {
@@ -495,7 +495,7 @@ describe('the table of moves', () => {
     expect(written).toEqual(Object.entries(nextStatuses).filter(([, next]) => next.length > 0));
   });
 
-  test('has every status, and ends where nothing is waited for', () => {
+  test('has every status, and no final status leads back to an open one', () => {
     expect(Object.keys(nextStatuses)).toEqual(payoutStatuses);
     const final = payoutStatuses.filter((status) => isFinal(status));
     expect(final).toEqual(['settled', 'failed', 'canceled', 'returned']);
@@ -505,13 +505,13 @@ describe('the table of moves', () => {
   });
 });
 
-test('every reason to call for a person says itself in a sentence', () => {
+test('every attention reason is described by a sentence', () => {
   for (const sentence of Object.values(attentionReasons)) {
     expect(sentence).toMatch(/^(?:The|A) [a-z].{20,}\.$/);
   }
 });
 
-test('the key at the rail is the same at every repeat and another for each payout', () => {
+test('the key at the rail is the same at every repeat and different for each payout', () => {
   expect(railKey('po_1')).toBe(railKey('po_1'));
   expect(railKey('po_1')).not.toBe(railKey('po_2'));
 });
@@ -544,7 +544,7 @@ describe('a second reason to wait for a person', () => {
   });
 });
 
-test('what waits for a person says some twenty findings, however many there are', () => {
+test('the detail for a person lists about twenty findings, however many there are', () => {
   let found: ReturnType<typeof withAttention> | null = null;
   for (let n = 0; n < 10_000; n += 1) {
     found = withAttention(found, {

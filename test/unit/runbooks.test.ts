@@ -40,7 +40,7 @@ const services = new Set(
 );
 const tests = readdirSync(`${root}test/e2e`).map((name) => read(`test/e2e/${name}`));
 
-it('there is a runbook for each failure', () => {
+it('there is a runbook for each kind of failure', () => {
   expect(runbookEntries.map(({ title }) => title)).toEqual(failures);
 });
 
@@ -51,14 +51,14 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
     ...shown.map(({ command }) => command),
   ];
 
-  it('has symptoms, a cause, commands, and what is seen when they have worked', () => {
+  it('has symptoms, a cause, commands, and the signs that they have worked', () => {
     expect(Object.keys(parts)).toEqual([...partNames]);
     for (const { text } of Object.values(parts)) expect(text.trim()).not.toBe('');
     expect(parts['Commands.']?.commands).not.toEqual([]);
     expect(parts['It worked when']?.shown).not.toEqual([]);
   });
 
-  it('names metrics that are exported, of the alert that leads to it', () => {
+  it('names exported metrics, including one of the alert that links to it', () => {
     const { text = '' } = parts['Symptoms.'] ?? {};
     const metrics = [...text.matchAll(/`(corridor_\w+)/g)].map(([, name = '']) => name);
     const families = metrics.map((name) => name.replace(/_(count|sum|bucket)$/, ''));
@@ -71,7 +71,7 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
     else expect(families.filter((name) => asked.has(name))).not.toEqual([]);
   });
 
-  it('has commands that there are, on services that there are', () => {
+  it('uses only commands and services that exist', () => {
     for (const command of commands) {
       const [, words = ''] = /^corridor (.*)/.exec(command) ?? [];
       if (words !== '') {
@@ -88,7 +88,7 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
     }
   });
 
-  it('is followed by a test', () => {
+  it('is carried out by an end-to-end test', () => {
     const followed = [`runbook('${title}'`, `followRunbook(shell, "${title}"`];
     expect(tests.filter((text) => followed.some((call) => text.includes(call)))).toHaveLength(1);
   });

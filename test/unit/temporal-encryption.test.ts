@@ -17,7 +17,7 @@ const decrypted = async (keys: readonly string[], payload: Payload) =>
   (await encryptingCodec(keys).decode([payload])).map(valueIn);
 
 describe('a payload that Temporal stores', () => {
-  it('shows neither its value nor its form, and decrypts to what it was', async () => {
+  it('reveals neither its value nor its type, and decrypts to the original', async () => {
     const value = { name: 'Zaphod Plantagenet' };
     const payload = await encrypted([march], value);
     const shown = Buffer.concat([
@@ -31,7 +31,7 @@ describe('a payload that Temporal stores', () => {
     expect(again.data).not.toEqual(payload.data);
   });
 
-  it('is encrypted by the first key, and decrypted by each', async () => {
+  it('is encrypted with the first key, and decrypted with any of them', async () => {
     const old = await encrypted([march], 'old');
     const young = await encrypted([april, march], 'young');
     expect(young.metadata?.['encryption-key-id']).toEqual(Buffer.from('2026-04'));
@@ -39,7 +39,7 @@ describe('a payload that Temporal stores', () => {
     expect(await decrypted([march, april], young)).toEqual(['young']);
   });
 
-  it('stays as it is while "none" stands first, and is decrypted all the same', async () => {
+  it('is not encrypted while "none" comes first, but encrypted payloads are still decrypted', async () => {
     const plain = await encrypted(['none', march], 'plain');
     expect(plain).toEqual(payloadOf('plain'));
     expect(await decrypted(['none', march], await encrypted([march], 'secret'))).toEqual([
@@ -47,16 +47,16 @@ describe('a payload that Temporal stores', () => {
     ]);
   });
 
-  it('is taken as it is where it was written without a key', async () => {
+  it('is read unchanged when it was written without a key', async () => {
     expect(await decrypted([march], payloadOf('plain'))).toEqual(['plain']);
   });
 
-  it('names the key that is missing', async () => {
+  it('names the missing key when it cannot be decrypted', async () => {
     const payload = await encrypted([april], 'secret');
     await expect(decrypted([march], payload)).rejects.toThrow('expected the key 2026-04');
   });
 
-  it.each([0, 12, -1])('is refused once its byte %i is another', async (at) => {
+  it.each([0, 12, -1])('is refused when its byte %i has changed', async (at) => {
     const payload = await encrypted([march], 'secret');
     const data = Buffer.from(payload.data ?? []);
     const index = at < 0 ? data.length + at : at;
@@ -64,7 +64,7 @@ describe('a payload that Temporal stores', () => {
     await expect(decrypted([march], { ...payload, data })).rejects.toThrow();
   });
 
-  it('is refused where it is shorter than a nonce and a tag', async () => {
+  it('is refused when it is shorter than a nonce and a tag', async () => {
     const payload = await encrypted([march], 'secret');
     await expect(
       decrypted([march], { ...payload, data: (payload.data ?? new Uint8Array()).subarray(0, 20) }),

@@ -10,7 +10,7 @@ test('no current version is deprecated', () => {
   }
 });
 
-test('a deprecated version names the date of its deprecation and links to its documentation (RFC 9745)', () => {
+test('a deprecated version states since when, and links to its documentation (RFC 9745)', () => {
   expect(versionHeaders('2026-06-01', { deprecatedAt })).toEqual({
     'Corridor-Version': '2026-06-01',
     Deprecation: '@1811808000',
