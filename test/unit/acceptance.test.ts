@@ -85,7 +85,7 @@ function accepted(asked: PayoutRequest, given: Facts): Acceptance {
 
 function refused(asked: PayoutRequest, given: Facts): Refusal {
   const decided = decide(asked, given);
-  if (!isRefusal(decided)) throw new Error('It was accepted');
+  if (!isRefusal(decided)) throw new Error('The payout was accepted');
   return decided;
 }
 
@@ -95,7 +95,7 @@ describe('a payout with a quote', () => {
     expect(accepted(quoted, { ...facts, pairOf: at(parseRate('9')) })).toMatchObject(frozen);
   });
 
-  test('takes the last cent there is and not one more', () => {
+  test('may use the whole balance and not a cent more', () => {
     accepted(quoted, { ...facts, availableOf: () => 100_000n });
     expect(refused(quoted, { ...facts, availableOf: () => 99_999n })).toEqual({
       refused: true,
@@ -120,7 +120,7 @@ describe('a payout with a quote', () => {
     });
   });
 
-  test('is refused when it was requested too late, however young it is', () => {
+  test('is refused when it was requested after the quote expired, however young the payout is', () => {
     const late = { ...facts, quote: { ...quote, inTime: false } };
     expect(refused(quoted, late)).toMatchObject({
       code: 'quote_expired',
@@ -139,7 +139,7 @@ describe('a payout with a quote', () => {
     });
   });
 
-  test('is refused when another payout has used the quote, and says which', () => {
+  test('is refused when another payout has used the quote, and the refusal names it', () => {
     const used = { ...facts, quote: { ...quote, usedBy: 'po_2' } };
     expect(refused(quoted, used)).toEqual({
       refused: true,
@@ -172,7 +172,7 @@ describe('a payout with a quote', () => {
     });
   });
 
-  test('is told what to repair first: the quote, the beneficiary, then the funds', () => {
+  test('is refused for the quote first, then the beneficiary, then the funds', () => {
     const hopeless: LockedQuote = { ...quote, usedBy: 'po_2', inTime: false };
     const none = { ...facts, beneficiary: undefined, availableOf: () => 0n };
     const steps: readonly Facts[] = [
@@ -195,7 +195,7 @@ describe('a payout with a quote', () => {
 });
 
 describe('a payout at the live rate', () => {
-  test('is priced at the rate of now, into the currency of the beneficiary', () => {
+  test('is priced at the current rate, in the currency of the beneficiary', () => {
     expect(accepted(live, liveFacts)).toEqual({
       sourceCurrency: 'USD',
       destinationCurrency: 'EUR',
@@ -211,11 +211,11 @@ describe('a payout at the live rate', () => {
     });
   });
 
-  test('has no age limit, for it was promised no rate', () => {
+  test('has no age limit, because no rate was promised', () => {
     accepted({ ...live, ageMs: 30 * 24 * 3_600_000 }, liveFacts);
   });
 
-  test('in a batch was promised the rates of the batch for five minutes', () => {
+  test('in a batch keeps the rates of the batch for five minutes', () => {
     const item = { ...live, batchId: 'bat_1' };
     accepted({ ...item, ageMs: fiveMinutesMs }, liveFacts);
     expect(refused({ ...item, ageMs: fiveMinutesMs + 1 }, liveFacts)).toEqual({
@@ -226,7 +226,7 @@ describe('a payout at the live rate', () => {
     });
   });
 
-  test('is refused when the beneficiary receives another currency than was asked', () => {
+  test('is refused when the beneficiary receives another currency than the requested one', () => {
     const asked = { ...live, destinationCurrency: 'USD' };
     expect(refused(asked, liveFacts)).toMatchObject({
       code: 'currency_mismatch',
@@ -237,7 +237,7 @@ describe('a payout at the live rate', () => {
     accepted(asked, { ...liveFacts, beneficiary: receiving('USD') });
   });
 
-  test('is refused by its amount when the balance is too low', () => {
+  test('is refused for its amount when the balance is too low', () => {
     expect(refused(live, { ...liveFacts, availableOf: () => 0n })).toMatchObject({
       code: 'insufficient_funds',
       param: 'amount',
@@ -246,7 +246,7 @@ describe('a payout at the live rate', () => {
     });
   });
 
-  test('is refused like a quote when it has no price', () => {
+  test('is refused like a quote when it cannot be priced', () => {
     expect(refused(live, { ...liveFacts, pairOf: at(undefined) })).toEqual({
       refused: true,
       code: 'rate_unavailable',
@@ -260,7 +260,7 @@ describe('a payout at the live rate', () => {
     );
   });
 
-  test('is told what to repair first: the rate, the beneficiary, the price, then the funds', () => {
+  test('is refused for the rate first, then the beneficiary, the price and the funds', () => {
     const old = { ...live, batchId: 'bat_1', ageMs: fiveMinutesMs + 1, destinationCurrency: 'USD' };
     const young = { ...old, ageMs: 0 };
     const empty = { ...liveFacts, beneficiary: undefined, availableOf: () => 0n };
@@ -283,7 +283,7 @@ describe('a payout at the live rate', () => {
     expect(refused(live, empty)).toMatchObject({ param: 'beneficiary', received: 'bnf_1' });
   });
 
-  test.each(['sourceCurrency', 'amount', 'fixedSide'])('without its %s is a bug', (name) => {
+  test.each(['sourceCurrency', 'amount', 'fixedSide'])('without its %s is a bug and throws', (name) => {
     expect(() => decide({ ...live, [name]: null }, liveFacts)).toThrow(
       'A live-rate payout has a source currency, an amount and a fixed side.',
     );
@@ -303,7 +303,7 @@ describe('payouts in the order of their request', () => {
       standings: new Map(),
     }).map((decided) => (isRefusal(decided) ? decided.code : 'accepted'));
 
-  test('are accepted as long as what the ones before them have left covers them', () => {
+  test('are accepted as long as the balance left by the earlier ones covers them', () => {
     const payouts = [of('po_1', 60n), of('po_2', 50n), of('po_3', 40n), of('po_4', 1n)];
     expect(codesOf(payouts, 100n)).toEqual([
       'accepted',
@@ -313,7 +313,7 @@ describe('payouts in the order of their request', () => {
     ]);
   });
 
-  test('use a quote once, and one that could not be paid has not used it', () => {
+  test('use a quote once, and a payout that could not be paid does not use it', () => {
     const payouts = [of('po_1', 90n, 'qt_1'), of('po_2', 10n, 'qt_1'), of('po_3', 10n, 'qt_1')];
     expect(codesOf(payouts, 50n)).toEqual(['insufficient_funds', 'accepted', 'quote_used']);
   });

@@ -5,10 +5,10 @@ import { expect, it } from 'vitest';
 import { limitPerAccount } from '../../src/api/app.js';
 
 it.each([
-  [200, 'asks for it', 80],
-  [500, 'asks for it', 80],
-  [500, 'does not say so', undefined],
-])('a place rests after work that was answered with %d and %s', async (status, _, asked) => {
+  [200, 'sets a pause', 80],
+  [500, 'sets a pause', 80],
+  [500, 'sets none', undefined],
+])('a slot stays taken for a pause after a request that answers %d and %s', async (status, _, asked) => {
   const workMs = 20;
   const restMs = asked ?? 100;
   const times: { readonly event: 'begun' | 'done'; readonly atMs: number }[] = [];
@@ -25,14 +25,14 @@ it.each([
     await delay(workMs);
     note('done');
     ctx.state['restMs'] = asked;
-    if (status === 500) throw new Error('This answer is a failure.');
+    if (status === 500) throw new Error('This request fails.');
     ctx.body = {};
   });
   const server = app.listen(0, '127.0.0.1');
   await once(server, 'listening');
   try {
     const address = server.address();
-    if (address === null || typeof address === 'string') throw new Error('It has no port.');
+    if (address === null || typeof address === 'string') throw new Error('The server has no port.');
     const url = `http://127.0.0.1:${address.port}/`;
     const answers = await Promise.all([fetch(url), fetch(url)]);
     expect(answers.map((answer) => answer.status)).toEqual([status, status]);

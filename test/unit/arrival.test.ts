@@ -16,7 +16,7 @@ describe('the calendar of', () => {
     ['2026', '01-01 04-03 04-06 05-01 12-25'],
     ['2027', '01-01 03-26 03-29'],
     ['2028', '04-14 04-17 05-01 12-25 12-26'],
-  ])('TARGET in %s is that of the European Central Bank', (year, days) => {
+  ])('TARGET in %s matches that of the European Central Bank', (year, days) => {
     expect(closedDays('EUR', year)).toEqual(days.split(' '));
   });
 
@@ -26,7 +26,7 @@ describe('the calendar of', () => {
     ['2026', '01-01 01-19 02-16 05-25 06-19 09-07 10-12 11-11 11-26 12-25'],
     ['2027', '01-01 01-18 02-15 05-31 07-05 09-06 10-11 11-11 11-25'],
     ['2028', '01-17 02-21 05-29 06-19 07-04 09-04 10-09 11-23 12-25'],
-  ])('Fedwire and ACH in %s is that of the Federal Reserve', (year, days) => {
+  ])('Fedwire and ACH in %s matches that of the Federal Reserve', (year, days) => {
     expect(closedDays('USD', year)).toEqual(days.split(' '));
   });
 
@@ -35,7 +35,7 @@ describe('the calendar of', () => {
     ['2026', '01-01 04-03 04-06 05-04 05-25 08-31 12-25 12-28'],
     ['2027', '01-01 03-26 03-29 05-03 05-31 08-30 12-27 12-28'],
     ['2028', '01-03 04-14 04-17 05-01 05-29 08-28 12-25 12-26'],
-  ])('CHAPS in %s is that of England and Wales', (year, days) => {
+  ])('CHAPS in %s matches that of England and Wales', (year, days) => {
     expect(closedDays('GBP', year)).toEqual(days.split(' '));
   });
 
@@ -49,7 +49,7 @@ describe('the calendar of', () => {
       '2027',
       '01-01 01-11 02-11 02-23 03-22 04-29 05-03 05-04 05-05 07-19 08-11 09-20 09-23 10-11 11-03 11-23 12-31',
     ],
-  ])('Zengin in %s is that of Japanese banks', (year, days) => {
+  ])('Zengin in %s matches that of Japanese banks', (year, days) => {
     expect(closedDays('JPY', year)).toEqual(days.split(' '));
   });
 
@@ -75,7 +75,7 @@ describe('the calendar of', () => {
     }
   });
 
-  it('has editions that are never edited: what was said of a payout stays', () => {
+  it('has editions that never change, so that estimates of the past stay as they were', () => {
     const editions = Object.entries(calendars)
       .flatMap(([currency, all]) => all.map((edition) => ({ currency, ...edition })))
       .sort((one, other) => (one.from < other.from ? -1 : one.from > other.from ? 1 : 0));
@@ -129,7 +129,7 @@ describe('a payout', () => {
     expect(() => estimatedArrival('GBP', 'XXX', beginning)).toThrow('no bank calendar of XXX');
   });
 
-  it('arrives at the end of a day on every day of the calendars, whatever its clocks do', () => {
+  it('arrives at the end of a local day on every day of the calendars, also when clocks change', () => {
     for (const currency of corridorCurrencies()) {
       const { zone } = schemeOf(currency, beginning);
       const clock = new Intl.DateTimeFormat('en-GB', { timeZone: zone, timeStyle: 'medium' });
@@ -151,13 +151,13 @@ describe('a payout', () => {
   });
 
   // The longest duration for any pair and day is 17.4: from the Spring Festival into Kuwait's national days.
-  it('arrives within 18 days, on a business day, no sooner than an earlier one', () => {
+  it('arrives within 18 days, on a business day, and never before an earlier payout', () => {
     fc.assert(
       fc.property(currency, currency, instant, instant, (source, destination, one, other) => {
         const [earlier, later] = one < other ? [one, other] : [other, one];
         const arrivals = [earlier, later].map((at) => {
           const arrival = estimatedArrival(source, destination, at);
-          if (arrival === null) throw new Error('There is no estimate.');
+          if (arrival === null) throw new Error('The arrival has no estimate.');
           expect(arrival.getTime()).toBeGreaterThan(at.getTime());
           expect(arrival.getTime() - at.getTime()).toBeLessThan(18 * 24 * 60 * 60_000);
           const { zone, business_days, closed } = schemeOf(destination, at);
@@ -177,10 +177,10 @@ describe('a payout', () => {
 });
 
 describe('a later edition', () => {
-  it('holds for what is accepted from its day on, and changes nothing before', async () => {
+  it('applies to payouts accepted from its first day on, and not to earlier ones', async () => {
     vi.resetModules();
     const [pounds] = calendars.GBP;
-    if (pounds === undefined) throw new Error('There is no edition.');
+    if (pounds === undefined) throw new Error('The calendar has no edition.');
     const closed = { ...pounds.closed, 2026: '12-03' };
     const later = { ...pounds, from: '2026-12-02', cut_off: '10:00', closed };
     vi.doMock('../../src/domain/bankCalendars.json', () => ({

@@ -39,7 +39,7 @@ describe('a batch of CSV', () => {
     expect(result).toMatchObject({ params: { payouts: { length: 2 } } });
   });
 
-  it('is refused once for a column, beside what else is wrong with the request', async () => {
+  it('is refused once per unknown column, along with the other problems of the request', async () => {
     const body = decodeCsv(`\n${header}\n${'bnf_1,USD,100,July\n'.repeat(300)}`);
     const result = await validateBatch({ ...body, mode: 'some' });
     expect(result).toMatchObject({
@@ -52,7 +52,7 @@ describe('a batch of CSV', () => {
 });
 
 describe('a batch', () => {
-  it('is its items in order, with what the batch says of itself', async () => {
+  it('has its items in order, and its own parameters', async () => {
     const payouts = Array.from({ length: 1_201 }, (_, index) => ({
       ...live,
       amount: index + 1,
@@ -75,12 +75,12 @@ describe('a batch', () => {
       { mode: 'best_effort', validate_only: false },
       { mode: 'best_effort', validate_only: false },
     ],
-  ])('with %j is %j', async (sent, wanted) => {
+  ])('with %j is read as %j', async (sent, wanted) => {
     const result = await validateBatch(decode({ payouts: [live], ...sent }));
     expect(result).toMatchObject({ params: wanted });
   });
 
-  it('is judged in slices as the schema judges it in one', async () => {
+  it('is validated in slices with the same result as by the schema in one pass', async () => {
     const odd = fc.constantFrom<unknown>('x', 1, true, null, [], {}, '');
     const item = fc.oneof(
       { weight: 5, arbitrary: fc.constant(live) },
@@ -98,16 +98,16 @@ describe('a batch', () => {
         const whole = validate(batchParams, decode(sent));
         const sliced = await validateBatch(decode(sent));
         if ('params' in sliced) expect(sliced).toEqual(whole);
-        const told = 'refusals' in sliced ? sliced.refusals : [];
+const found = 'refusals' in sliced ? sliced.refusals : [];
         const wanted = 'refusals' in whole ? whole.refusals : [];
-        expect(told).toEqual(expect.arrayContaining([...wanted]));
+expect(found).toEqual(expect.arrayContaining([...wanted]));
       }),
     );
   });
 });
 
 describe('a batch is refused', () => {
-  it('for a key or a quote that two items share, naming both', async () => {
+  it('for an idempotency key or a quote that two items share, naming both items', async () => {
     const quoted = (quote: string) => ({ quote, beneficiary: 'bnf_1' });
     const keyed = (idempotency_key: string) => ({ ...live, idempotency_key });
     const payouts = [
@@ -140,7 +140,7 @@ describe('a batch is refused', () => {
     ]);
   });
 
-  it('for all that is wrong at once, also in items that are wrong otherwise', async () => {
+  it('for all problems at once, including shared keys of items with other problems', async () => {
     const payouts = [
       { ...live, idempotency_key: 'a', amount: '1.5' },
       { ...live, idempotency_key: 'a', colour: 'red' },
@@ -170,7 +170,7 @@ describe('a batch is refused', () => {
     },
   );
 
-  it('for no list, an empty one and one that is too long, whatever its items are', async () => {
+  it('for a missing, empty or too long list, whatever its items are', async () => {
     expect(await refused({})).toEqual(['parameter_missing payouts']);
     expect(await refused({ payouts: 'x' })).toEqual(['parameter_invalid payouts']);
     expect(await refused({ payouts: [] })).toEqual(['parameter_invalid payouts']);
@@ -179,7 +179,7 @@ describe('a batch is refused', () => {
     ]);
   });
 
-  it('with as much as an answer lists', async () => {
+  it('with at most as many problems as a response lists', async () => {
     const payouts = Array.from({ length: 10_000 }, () => ({ x: 1, y: 2, idempotency_key: 'a' }));
     expect(await refused({ payouts })).toHaveLength(maxProblems);
     const alike = Array.from({ length: 10_000 }, () => ({ ...live, idempotency_key: 'a' }));
@@ -187,7 +187,7 @@ describe('a batch is refused', () => {
   });
 });
 
-it('lets others have their turn while 10,000 items are judged', async () => {
+it('lets other work run while 10,000 items are validated', async () => {
   const payouts = Array.from({ length: 10_000 }, () => live);
   let turns = 0;
   let waiting = setImmediate(function turn() {

@@ -39,7 +39,7 @@ function accepted(sent: SentDetails): BeneficiaryDetails {
 
 function refusals(sent: SentDetails): readonly Refusal[] {
   const result = validateBeneficiary(sent, today);
-  if ('country' in result) throw new Error('It was accepted');
+  if ('country' in result) throw new Error('The beneficiary was accepted');
   expect(result.length).toBeGreaterThan(0);
   return result;
 }
@@ -68,7 +68,7 @@ describe('an account with an IBAN', () => {
     ['FR1420041010050500013M02606', 'BL GF GP MF MQ NC PF PM RE TF WF YT'],
     ['GB82WEST12345698765432', 'GG IM JE'],
     ['FI2112345600000785', 'AX'],
-  ])('like %s belongs to the territories %s as well', (iban, territories) => {
+  ])('like %s is valid for the territories %s as well', (iban, territories) => {
     const issuer = iban.slice(0, 2);
     for (const country of territories.split(' ')) {
       const asked = { ...german, country };
@@ -90,7 +90,7 @@ describe('an account with an IBAN', () => {
     expect(verdicts({ ...german, iban: '' })).toEqual(['parameter_missing iban']);
   });
 
-  test('is normalised: spaces out, upper case, blanks around the name gone', () => {
+  test('is normalised: upper case without spaces, and the name is trimmed', () => {
     const sent = {
       name: ' Erika Mustermann ',
       iban: ' de89 3704 0044 0532 0130 00 ',
@@ -104,7 +104,7 @@ describe('an account with an IBAN', () => {
     expect(verdicts({ ...german, currency: 'RUB' })).toEqual(['beneficiary_invalid currency']);
   });
 
-  test('is refused when any one digit of its number is another', () => {
+  test('is refused when any single digit of its number is changed', () => {
     const examples = [
       'DE89370400440532013000',
       'GB82WEST12345698765432',
@@ -147,7 +147,7 @@ describe('an account with an IBAN', () => {
       'DE98370400440532013000',
       'The check digits of the IBAN are wrong: a character is wrong or two are swapped.',
     ],
-  ])('is told what is wrong with %s', (iban, detail) => {
+  ])('gets a specific message for %s', (iban, detail) => {
     const [refusal] = refusals({ ...german, iban });
     expect(refusal).toMatchObject({
       code: 'beneficiary_invalid',
@@ -165,7 +165,7 @@ describe('an account with an IBAN', () => {
     expect(refusal?.detail).toContain('The national check digits of the IBAN are wrong');
   });
 
-  test('takes a BIC of its own country only', () => {
+  test('accepts only a BIC of its own country', () => {
     for (const bic of ['COBADEFFXXX', 'COBADEFF']) accepted({ ...german, bic });
     for (const bic of ['BNPAFRPP', 'COBADEF', 'C0BADEFF', 'COBADEFFXX']) {
       expect(verdicts({ ...german, bic })).toEqual(['beneficiary_invalid bic']);
@@ -203,7 +203,7 @@ describe('an account in the United States', () => {
     expect(verdicts({ ...american, currency: 'EUR' })).toEqual(['beneficiary_invalid currency']);
   });
 
-  test('is refused when any one digit of the routing number is another', () => {
+  test('is refused when any single digit of the routing number is changed', () => {
     const numbers = ['021000021', '110000000', '121000358', '322271627', '011401533'];
     fc.assert(
       fc.property(
@@ -265,7 +265,7 @@ describe('validation', () => {
     ]);
   });
 
-  test('names everything that is missing, and takes blanks for missing', () => {
+  test('names every missing parameter, and treats blank ones as missing', () => {
     const missing = ['type', 'name', 'country', 'currency'].map(
       (field) => `parameter_missing ${field}`,
     );
@@ -277,7 +277,7 @@ describe('validation', () => {
     ]);
   });
 
-  test('of another country is refused by its name, in a sentence without a list of codes', () => {
+  test('refuses an unsupported country by name, without listing all codes', () => {
     const sendGermany = 'country must be an ISO 3166-1 code: send DE for Germany.';
     const details = ['Accounts in Sri Lanka cannot be paid.', sendGermany, undefined, sendGermany];
     for (const [index, country] of ['LK', 'de', 'constructor', 'Germany'].entries()) {
@@ -300,7 +300,7 @@ describe('validation', () => {
     }
   });
 
-  test('says which fields the country has, and masks what may be an account number', () => {
+  test('lists the fields of the country, and masks a value that may be an account number', () => {
     const [refusal, ...others] = refusals({ ...german, routing_number: '1'.repeat(41) });
     expect(others).toEqual([]);
     expect(refusal).toEqual({
@@ -314,7 +314,7 @@ describe('validation', () => {
     });
   });
 
-  test('accepts its own answer unchanged', () => {
+  test('accepts its own output unchanged', () => {
     for (const details of [accepted(german), accepted(american)]) {
       expect(accepted(details)).toEqual(details);
     }
@@ -354,7 +354,7 @@ describe('the rules of a country', () => {
     }
   });
 
-  test('say in a sentence what each field has to be', () => {
+  test('describe each field in a sentence', () => {
     // test/unit/holder.test.ts covers the holder's fields.
     const isOfEveryCountry = (field: string) =>
       /^(country|name_latin|date|registration|address)/.test(field);
@@ -381,7 +381,7 @@ describe('the rules of a country', () => {
   });
 });
 
-test('account numbers are shown by their last digits, never more than half of them', () => {
+test('account numbers are masked to their last digits, never showing more than half of them', () => {
   expect(maskedDetails(german)).toEqual({ ...german, iban: '****3000' });
   expect(maskedDetails(accepted(american))).toMatchObject({
     account_number: '****6789',

@@ -36,7 +36,7 @@ const refused = (code: string, status: number) =>
   Response.json({ ...problem, code, status }, { status });
 
 describe('a write of the TypeScript client that is aborted', () => {
-  it('returns what was answered just before', async () => {
+  it('returns the response that arrived just before', async () => {
     const leaving = new AbortController();
     const { corridor } = openClient(() => {
       leaving.abort(reason);
@@ -46,7 +46,7 @@ describe('a write of the TypeScript client that is aborted', () => {
     expect(payout.id).toBe(sent.id);
   });
 
-  it('tells the refusal that was answered just before', async () => {
+  it('throws the refusal that arrived just before', async () => {
     const leaving = new AbortController();
     const { corridor } = openClient(() => {
       leaving.abort(reason);
@@ -57,9 +57,9 @@ describe('a write of the TypeScript client that is aborted', () => {
   });
 
   it.each([
-    ['while it is under way', unanswered],
+    ['while the request is in flight', unanswered],
     ['between two attempts', () => refused('service_unavailable', 503)],
-  ] as const)('tells its key %s', async (_when, answer) => {
+  ] as const)('reports its idempotency key when aborted %s', async (_when, answer) => {
     const leaving = new AbortController();
     const { corridor, keys } = openClient((signal) => {
       // After the client has finished processing this answer.
@@ -75,7 +75,7 @@ describe('a write of the TypeScript client that is aborted', () => {
     });
   });
 
-  it('tells its key while it waits for the payout', async () => {
+  it('reports its idempotency key when aborted while it waits for the payout', async () => {
     const leaving = new AbortController();
     const { corridor, keys } = openClient(() => {
       setImmediate(() => leaving.abort(reason));

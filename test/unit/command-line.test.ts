@@ -18,7 +18,7 @@ import { works } from '../../src/cli/works.js';
 /** The commands that main.ts runs without a database. */
 const local = ['start', 'demo', 'rehearse', 'listen', 'sign-in', 'completion', 'help'];
 
-it('every command does something', () => {
+it('every command has an implementation', () => {
   const done = [...Object.keys(works), ...Object.keys(payoutCommands), ...local];
   expect(new Set(done)).toEqual(new Set(commandNames));
 });
@@ -26,12 +26,12 @@ it('every command does something', () => {
 describe.each(commandNames)('corridor help %s', (name) => {
   const help = helpOn(name.split(' ')) ?? '';
 
-  it('fits a terminal, but for examples to copy', () => {
+  it('fits a terminal, except for examples to copy', () => {
     const lines = help.split('\n').filter((line) => !line.startsWith('  $ '));
     expect(lines.filter((line) => line.length > 80)).toEqual([]);
   });
 
-  it('has examples that use flags and words which it takes', () => {
+  it('has examples that use only flags and words of the command', () => {
     const examples = help.split('\n').filter((line) => line.startsWith('  $ '));
     expect(examples).not.toEqual([]);
     for (const example of examples) {
@@ -44,7 +44,7 @@ describe.each(commandNames)('corridor help %s', (name) => {
   });
 });
 
-it('lists all of them in 80 columns, and those of a word', () => {
+it('help lists all commands in 80 columns, or only those that begin with a word', () => {
   const all = helpOn([]) ?? '';
   expect(all.split('\n').filter((line) => line.length > 80)).toEqual([]);
   for (const name of commandNames) expect(all).toContain(`  ${name} `);
@@ -61,18 +61,18 @@ it.each([
   [['limits', 'raise'], 'There is no command "limits raise": limits takes show, set, new-payee.'],
   [['nonsense'], 'There is no command "nonsense".'],
   [[], 'A command is missing.'],
-])('%j is none: %s', (words, message) => {
+])('%j is not a command: %s', (words, message) => {
   expect(unknownCommand(words)).toContain(message);
 });
 
-it('reads flags with and without values, and the words that follow, off the usage', () => {
+it('reads flags with and without values, and arguments, from the usage line', () => {
   expect(flagsOf('payouts list')).toMatchObject({ stuck: 'boolean', 'older-than': 'string' });
   expect(flagsOf('payouts show')).not.toHaveProperty('reason');
   expect(flagsOf('payouts fail')).toMatchObject({ reason: 'string', 'statement-date': 'string' });
   expect(['payouts list', 'payouts show', 'rates use'].map(wordsAfter)).toEqual([0, 1, 1]);
 });
 
-it('breaks lines between words', () => {
+it('wraps lines between words', () => {
   expect(wrapped('word '.repeat(40).trim(), '  ').split('\n')).toEqual([
     `  ${'word '.repeat(15).trim()}`,
     `  ${'word '.repeat(15).trim()}`,

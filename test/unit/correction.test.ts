@@ -53,8 +53,8 @@ const lateReturn = (amountMinor: string): Correction => ({ kind: 'lateReturn', a
 const clear = (charge: 'customer' | 'house'): Correction => ({ kind: 'clearSuspense', charge });
 const reverse = (entry: string): Correction => ({ kind: 'reverse', entry });
 
-describe('a correction books', () => {
-  test('what came back of a late payment', () => {
+describe('a correction posts', () => {
+  test('the amount that came back from a late payment', () => {
     expect(shown(lateReturn('85201'), paidLate)).toEqual([
       'late_return',
       'rail_settlement EUR -85201',
@@ -62,7 +62,7 @@ describe('a correction books', () => {
     ]);
   });
 
-  test('a loss, where the house pays for what did not come back', () => {
+  test('a loss, when the house pays for the amount that did not come back', () => {
     const back = correctionOf(lateReturn('85001'), amounts, paidLate);
     if (typeof back === 'string') throw new Error(back);
     expect(shown(clear('house'), post(...paidLate, back))).toEqual([
@@ -72,7 +72,7 @@ describe('a correction books', () => {
     ]);
   });
 
-  test('a settlement from what is available, where the customer pays for it', () => {
+  test('a settlement from the available balance, when the customer pays for it', () => {
     expect(shown(clear('customer'), paidLate)).toEqual([
       'suspense_clear',
       'available USD -99570',
@@ -88,7 +88,7 @@ describe('a correction books', () => {
     ]);
   });
 
-  test('the opposite of an entry, and gives the hold of a settlement back', () => {
+  test('the opposite of an entry, and restores the hold of a settlement', () => {
     const entry = correctionOf(reverse('2'), amounts, settled);
     expect(entry).toMatchObject({ kind: 'correction', reverses: 2n });
     if (typeof entry === 'string') throw new Error(entry);
@@ -106,7 +106,7 @@ describe('a correction books', () => {
     }
   });
 
-  test('any postings that two people give', () => {
+  test('any postings that two people agree on', () => {
     const postings = [
       { account: 'rail_settlement', currency: 'EUR', amountMinor: '-150' },
       { account: 'return_costs', currency: 'EUR', amountMinor: '150' },
@@ -152,18 +152,18 @@ describe('a correction is refused', () => {
     ],
     ['of a hold', reverse('1'), settled, '1 is not an entry'],
     ['of no entry', reverse('7'), settled, '7 is not an entry'],
-    ['of an entry of nobody', reverse(''), settled, ' is not an entry'],
+    ['that reverses an entry without an id', reverse(''), settled, ' is not an entry'],
   ])('%s', (_which, correction, posted, reason) => {
     expect(shown(correction, posted)).toContain(reason);
   });
 
-  test('that charges a customer for what has come back in part', () => {
+  test('when it charges a customer for a payment that has come back in part', () => {
     const back = correctionOf(lateReturn('1'), amounts, paidLate);
     if (typeof back === 'string') throw new Error(back);
     expect(shown(clear('customer'), post(...paidLate, back))).toContain('Only 852.00 EUR');
   });
 
-  test('that reverses twice, or a late payment that is cleared', () => {
+  test('when it reverses an entry twice, or a late payment that is cleared', () => {
     const reversal = correctionOf(reverse('2'), amounts, settled);
     if (typeof reversal === 'string') throw new Error(reversal);
     expect(shown(reverse('2'), post(...settled, reversal))).toContain('is not an entry');

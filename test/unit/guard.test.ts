@@ -58,7 +58,7 @@ describe('expectedOfWebhookUrl', () => {
     'https://example.com/hooks?a=1',
     'https://example.com:8443/',
     'https://bücher.example/',
-  ])('takes %s', (url) => {
+  ])('accepts %s', (url) => {
     expect(expectedOfWebhookUrl(url, strict)).toBeUndefined();
   });
 
@@ -93,7 +93,7 @@ describe('isOwnMachine', () => {
   it.each([
     ...['http://localhost:9000/hooks', 'http://127.0.0.1/', 'http://127.8.8.8/', 'http://0x7f.1/'],
     ...['https://[::1]:9/', 'http://[::ffff:127.0.0.1]/'],
-  ])('is %s, where the policy allows that', (url) => {
+  ])('is true for %s, where the policy allows it', (url) => {
     expect(isOwnMachine(url, open)).toBe(true);
     expect(isOwnMachine(url, insecure)).toBe(false);
   });
@@ -101,7 +101,7 @@ describe('isOwnMachine', () => {
   it.each([
     ...['http://10.0.0.1/', 'http://0.0.0.0/', 'http://[::]/', 'https://example.com/127.0.0.1'],
     ...['http://localhost.example.com/', 'http://127.0.0.1.example.com/', 'http://[2001:db8::1]/'],
-  ])('is not %s', (url) => {
+  ])('is false for %s', (url) => {
     expect(isOwnMachine(url, open)).toBe(false);
   });
 });
@@ -162,7 +162,7 @@ describe('guardedConnector', () => {
   });
 
   it.each(['http:', 'https:'])(
-    'does not connect over %s to a name that leads to loopback',
+    'does not connect over %s to a name that resolves to loopback',
     async (protocol) => {
       await expect(
         connect(guardedConnector(insecure, loopback(insecure)), 'inside.example', protocol),
@@ -220,7 +220,7 @@ describe('guardedLookups', () => {
     });
   }
 
-  it('keeps the public addresses of all that a name has', async () => {
+  it('keeps only the public addresses of a name', async () => {
     await expect(look(true)).resolves.toEqual([answers[1], answers[3]]);
     await expect(look(false)).resolves.toBe('93.184.216.34');
   });
@@ -233,14 +233,14 @@ describe('guardedLookups', () => {
     ['::ffff:168.63.129.16', 6],
     ['64:ff9b::a9fe:a9fe', 6],
     ['fd00:ec2::254', 6],
-  ])('drops %s, where a cloud keeps what is its own', async (address, family) => {
+  ])('drops %s, an internal address of a cloud provider', async (address, family) => {
     await expect(look(false, [{ address, family }])).rejects.toThrow(BlockedAddressError);
     await expect(look(false, [{ address: '168.63.129.17', family: 4 }])).resolves.toBe(
       '168.63.129.17',
     );
   });
 
-  it('says the same of a name that is not there and of one that leads inside', async () => {
+  it('fails with the same message for an unknown name and for an internal one', async () => {
     const absent = new Promise((_, reject) => {
       const error = Object.assign(new Error('queryA ENOTFOUND'), { code: 'ENOTFOUND' });
       const lookup = guardedLookups(strict, () => Promise.reject(error))('acct_1');
@@ -255,7 +255,7 @@ describe('guardedLookups', () => {
     expect(messages[0]).toBe(messages[1]);
   });
 
-  it('fails if none is left', async () => {
+  it('fails when no address is left', async () => {
     await expect(look(true, answers.slice(0, 1))).rejects.toThrow(BlockedAddressError);
     await expect(look(false, [])).rejects.toThrow(BlockedAddressError);
   });

@@ -63,7 +63,7 @@ const sentencesOf = (sent: SentDetails) => {
 describe('an address', () => {
   const berlin = { street: 'Unter den Linden', building: '77', town: 'Berlin', country: 'DE' };
 
-  test('is kept in parts, with the post code as its country writes it', () => {
+  test('is stored in parts, with the post code in the format of its country', () => {
     const british = { town: 'London', post_code: 'ec1y 8sy', country: 'GB' };
     expect(accepted({ ...german, ...at(british) }).address).toEqual({
       ...british,
@@ -72,7 +72,7 @@ describe('an address', () => {
     expect(accepted(german)).not.toHaveProperty('address');
   });
 
-  test('is optional, but one that is sent has a town and a country', () => {
+  test('is optional, but if sent it needs a town and a country', () => {
     expect(verdicts({ ...german, ...at({ street: 'Unter den Linden' }) })).toEqual([
       'parameter_missing address[town]',
       'parameter_missing address[country]',
@@ -103,7 +103,7 @@ describe('an address', () => {
     ['NL', '1234AB', '0123 AB', 'a post code of the Netherlands, such as 1234 AB'],
     ['JP', '１５４－００２３', '154', 'a post code of Japan, such as 154-0023'],
     ['BR', '40301-110', '4030', 'a post code of Brazil, such as 40301-110'],
-  ])('in %s has a post code like %s, and not %s', (country, right, wrong, expected) => {
+  ])('in %s may have a post code like %s, but not %s', (country, right, wrong, expected) => {
     const sent = { ...german, ...at({ town: 'Town', country }) };
     expect(verdicts({ ...sent, 'address[post_code]': right })).toEqual([]);
     expect(validateBeneficiary({ ...sent, 'address[post_code]': wrong }, today)).toEqual([
@@ -118,7 +118,7 @@ describe('an address', () => {
   });
 
   test.each(['XX', 'UK', 'de', 'Germany'])(
-    'is not in %s, which is no code of ISO 3166-1',
+    'cannot be in %s, which is not an ISO 3166-1 code',
     (country) => {
       expect(verdicts({ ...german, ...at({ town: 'Town', country }) })).toEqual([
         'beneficiary_invalid address[country]',
@@ -132,7 +132,7 @@ describe('an address', () => {
     ).toEqual([]);
   });
 
-  test('has parts that ISO 20022 has room for, and every part that is wrong is named', () => {
+  test('has parts that fit ISO 20022, and every invalid part is named', () => {
     const longest = {
       street: 'x'.repeat(70),
       building: 'x'.repeat(16),
@@ -157,7 +157,7 @@ describe('an address', () => {
     ]);
   });
 
-  test('is stored in the letters that the payment carries', () => {
+  test('is stored in the characters that the payment message accepts', () => {
     const parts = { street: 'Königstraße', town: 'Œuilly', country: 'DE' };
     expect(accepted({ ...german, ...at(parts) }).address).toEqual({
       street: 'Koenigstrasse',
@@ -186,13 +186,13 @@ describe('a date of birth', () => {
     '1990-13-01',
     '17.05.1990',
     '1990-5-17',
-  ])('is not %s, and is not repeated', (date_of_birth) => {
+  ])('may not be %s, and the refusal does not repeat it', (date_of_birth) => {
     const result = validateBeneficiary({ ...german, date_of_birth }, today);
     expect(result).toMatchObject([{ param: 'date_of_birth', received: '****' }]);
     expect(JSON.stringify(result)).not.toContain(date_of_birth);
   });
 
-  test('belongs to an individual, and a registration number to a business', () => {
+  test('is for an individual, and a registration number for a business', () => {
     const born = { date_of_birth: '1990-05-17' };
     const registered = { registration_number: 'HRB 86891' };
     expect(verdicts({ ...german, ...born })).toEqual([]);
@@ -218,7 +218,7 @@ test('a registration number has at most 35 characters', () => {
   }
 });
 
-test('what says who the holder is reads back masked, and the address in full', () => {
+test("the holder's identity data is returned masked, and the address in full", () => {
   const address = { town: 'Berlin', country: 'DE' };
   const born = { ...german, date_of_birth: '1990-05-17', ...at(address) };
   expect(maskedDetails(accepted(born))).toMatchObject({ date_of_birth: '****', address });
@@ -229,7 +229,7 @@ test('what says who the holder is reads back masked, and the address in full', (
 describe('the name on the statement', () => {
   const shown = (sent: SentDetails) => nameOnStatement(accepted(sent));
 
-  test('is in Latin letters, as the country of the account writes them', () => {
+  test("is in Latin letters, transliterated by the rules of the account's country", () => {
     expect(shown({ ...german, name: 'Jürgen Größer' })).toBe('Juergen Groesser');
     const finnish = { ...german, country: 'FI', iban: 'FI2112345600000785' };
     expect(shown({ ...finnish, name: 'Jürgen Größer' })).toBe('Jurgen Grosser');
@@ -239,7 +239,7 @@ describe('the name on the statement', () => {
     expect(nameOnStatement({ ...details, name })).toBe('Giorgos + Yioi');
   });
 
-  test('is asked for where no table has the letters of the name', () => {
+  test('is required when no table covers the letters of the name', () => {
     for (const name of ['山田 太郎', 'محمد علي', 'Ada 山']) {
       expect(verdicts({ ...german, name })).toEqual(['parameter_missing name_latin']);
       expect(shown({ ...german, name, name_latin: 'Àda Yamada' })).toBe('Ada Yamada');
@@ -252,7 +252,7 @@ describe('the name on the statement', () => {
     expect(shown({ ...german, name: 'Юлия', name_latin: 'Julia' })).toBe('Julia');
   });
 
-  test('is in the script of the country where the scheme carries it', () => {
+  test('is in the script of the country when the scheme accepts it', () => {
     expect(shown(chinese)).toBe('山水公司');
     expect(verdicts({ ...chinese, name_latin: 'Shanshui' })).toEqual([
       'parameter_unknown name_latin',
@@ -269,7 +269,7 @@ describe('the name on the statement', () => {
     expect(shown({ ...german, name: 'ß'.repeat(140) })).toBe('s'.repeat(140));
   });
 
-  test('of a beneficiary that was stored without one in Latin letters is its name', () => {
+  test('of a beneficiary that was stored without a Latin name is its name', () => {
     expect(nameOnStatement({ ...german, name: '山田' })).toBe('山田');
   });
 });

@@ -16,7 +16,7 @@ function openWork() {
 }
 
 describe('a keyed limit', () => {
-  it('does so much of a key at once, the rest in its order, and other keys meanwhile', async () => {
+  it('runs a limited number of calls per key, queues the rest in order, and does not delay other keys', async () => {
     const { begun, work, end } = openWork();
     const limit = createKeyedLimit(2);
     const done = ['a', 'b', 'c', 'd'].map((name) => limit('slow', work(name)));
@@ -38,7 +38,7 @@ describe('a keyed limit', () => {
     ]);
   });
 
-  it('does not begin what too much waits before, and says so at once', async () => {
+  it('rejects a call at once when too many are queued for its key', async () => {
     const { begun, work, end } = openWork();
     const limit = createKeyedLimit(1, 1);
     const first = limit('slow', work('first'));
@@ -57,7 +57,7 @@ describe('a keyed limit', () => {
     expect(await later).toBe('later');
   });
 
-  it('is there for the next after work that failed', async () => {
+  it('frees its place when a call fails', async () => {
     const limit = createKeyedLimit(1, 0);
     const failing = limit('key', () => Promise.reject(new Error('of the test')));
     await expect(failing).rejects.toThrow('of the test');

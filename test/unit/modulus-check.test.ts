@@ -44,7 +44,7 @@ const invalid = [
 
 describe('the modulus check', () => {
   // Twice, because a check must not affect the next one.
-  test.each([...valid, ...valid])('takes %s %s', (sortCode, account) => {
+  test.each([...valid, ...valid])('accepts %s %s', (sortCode, account) => {
     expect(isAccountAt(sortCode, account)).toBe(true);
   });
 
@@ -56,11 +56,11 @@ describe('the modulus check', () => {
     ['an account that had to be shifted (exception 14)', '180109', '69025531', true],
     ['an account that passes one of two checks', '238599', '39620761', false],
     ['an account at a sort code without a check', '000000', '12345678', true],
-  ])('judges %s', (_, sortCode, account, expected) => {
+  ])('handles %s', (_, sortCode, account, expected) => {
     expect(isAccountAt(sortCode, account)).toBe(expected);
   });
 
-  test('takes about one account in eleven or ten, as its methods promise', () => {
+  test('accepts about one account in ten or eleven, as its methods imply', () => {
     const accounts = Array.from({ length: 2_000 }, (_, index) =>
       ((index * 49_999_993 + 12_345_678) % 100_000_000).toString().padStart(8, '0'),
     );

@@ -16,7 +16,7 @@ const currency = fc.constantFrom(...iso4217.keys());
 const minor = fc.bigInt({ min: -(10n ** 18n), max: 10n ** 18n });
 
 describe('the ISO 4217 table', () => {
-  test('is what its script makes of the dated list and its amendments', () => {
+  test('matches the output of its script for the dated list and its amendments', () => {
     const tool = fileURLToPath(new URL('../../tools/iso4217.mjs', import.meta.url));
     const { status, stderr } = spawnSync(process.execPath, [tool, '--check'], { encoding: 'utf8' });
     expect([status, stderr]).toEqual([0, '']);
@@ -37,12 +37,12 @@ describe('the ISO 4217 table', () => {
     [0, 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF'],
     [3, 'BHD IQD JOD KWD LYD OMR TND'],
     [4, 'CLF UYW'],
-  ])('gives %i digits to exactly those that ISO gives them', (digits, codes) => {
+  ])('has %i digits for exactly the currencies that ISO lists', (digits, codes) => {
     const found = [...iso4217].filter(([, entry]) => entry.digits === digits);
     expect(found.map(([code]) => code).join(' ')).toBe(codes);
   });
 
-  test('agrees with the tables of others, but for what they do not follow ISO in', () => {
+  test('agrees with other tables, except where they do not follow ISO', () => {
     const differing = (digitsIn: (code: string) => number | undefined) =>
       [...iso4217].flatMap(([code, { digits }]) => (digitsIn(code) === digits ? [] : [code]));
     // That list is older than the Caribbean guilder.
@@ -81,7 +81,7 @@ describe('amounts as text', () => {
     expect(parseMajor(text, code)).toBe(amount);
   });
 
-  test('what is printed is read back as the same amount, in every currency', () => {
+  test('a printed amount is read back as the same amount, in every currency', () => {
     fc.assert(
       fc.property(minor, currency, (amount, code) => {
         expect(parseMajor(formatMinor(amount, code), code)).toBe(amount);
@@ -90,7 +90,7 @@ describe('amounts as text', () => {
     );
   });
 
-  test('fewer decimals than the currency has are filled up', () => {
+  test('missing decimals are filled up with zeros', () => {
     expect(parseMajor('12', 'USD')).toBe(1200n);
     expect(parseMajor('12.5', 'KWD')).toBe(12500n);
   });
@@ -122,7 +122,7 @@ describe('amounts as text', () => {
   });
 });
 
-describe('what to send in place of an amount in major units', () => {
+describe('the suggestion in place of an amount in major units', () => {
   test.each([
     ['12.50', 'USD', 'Send 1250 for 12.50 USD.'],
     ['1,250.00', 'USD', 'Send 1250 if you mean minor units, 125000 for 1250.00 USD.'],
@@ -134,11 +134,11 @@ describe('what to send in place of an amount in major units', () => {
     ['12.50', 'JPY', 'JPY has no decimal places.'],
     ['12.505', 'USD', 'USD has 2 decimal places.'],
     ['12.50 EUR', 'USD', 'The amount is in USD.'],
-  ])('of %s %s is: %s', (text, currency, hint) => {
+  ])('for %s %s is: %s', (text, currency, hint) => {
     expect(minorUnitsHint(text, currency)).toBe(hint);
   });
 
-  test.each(['0.00', '1250', 'abc', '', '-12.50', '1,25', '1e3'])('of %j is nothing', (text) => {
+  test.each(['0.00', '1250', 'abc', '', '-12.50', '1,25', '1e3'])('for %j is missing', (text) => {
     expect(minorUnitsHint(text, 'USD')).toBeUndefined();
   });
 });

@@ -31,7 +31,7 @@ function booked(...amounts: readonly string[]): readonly PostingText[] {
 
 const fault = (command: OperatorCommand) => faultOf(command, now);
 
-test.each(commands)('the command $kind is taken as it is here', (command) => {
+test.each(commands)('the command $kind of this list is valid', (command) => {
   expect(fault(command)).toBeUndefined();
 });
 
@@ -42,24 +42,24 @@ test.each<OperatorCommand>([
   { kind: 'markSettled', evidence: 'MT940 \u001b[1A\u001b[2K' },
   { kind: 'markSettled', evidence: 'MT940 \u202e1,00' },
   { kind: 'markSettled', evidence: 'MT940 1\u200b00' },
-])('what could forge a line or name a person is refused: %j', (command) => {
+])('text that could forge a line or name a person is refused: %j', (command) => {
   expect(fault(command)).toMatch(/ expects /);
 });
 
-test.each(invisibleLines)('a line of %j alone shows nothing and is refused', (evidence) => {
+test.each(invisibleLines)('an invisible line of %j is refused', (evidence) => {
   expect(fault({ kind: 'markSettled', evidence })).toMatch(/ expects /);
 });
 
-test.each(legibleLines)('%j can be read', (evidence) => {
+test.each(legibleLines)('%j is legible and accepted', (evidence) => {
   expect(fault({ kind: 'markSettled', evidence })).toBeUndefined();
 });
 
-test('only the wish of the customer and a correction are for payouts that nobody has parked', () => {
+test('only cancel and correct are allowed for payouts that are not parked', () => {
   const anywhere = commands.filter((command) => !requiresParkedPayout(command.kind));
   expect(anywhere.map(({ kind }) => kind)).toEqual(['cancel', 'correct', 'correct']);
 });
 
-describe('what an operator is offered', () => {
+describe('the commands that an operator is offered', () => {
   const reasons = [null, ...Object.keys(attentionReasons)];
   const standings = payoutStatuses.flatMap((status) =>
     reasons.flatMap((reason) =>
@@ -76,7 +76,7 @@ describe('what an operator is offered', () => {
     correct: 'correct',
   };
 
-  test.each(standings)('$status, $attentionReason, $isSubmitted: nothing that is refused', (at) => {
+  test.each(standings)('for $status, $attentionReason, $isSubmitted: none that would be refused', (at) => {
     for (const isInSuspense of [true, false]) {
       for (const { command } of offersOf(at, isInSuspense)) {
         const [, , verb = '', id] = command.split(' ');
@@ -89,14 +89,14 @@ describe('what an operator is offered', () => {
   });
 
   test.each(standings.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
-    '$status, $attentionReason, $isSubmitted: something, and who can end it',
+    'for $status, $attentionReason, $isSubmitted: at least one, and who can end the wait',
     (at) => {
       expect(offersOf(at, at.attentionReason === 'paid_after_release')).not.toEqual([]);
       expect(waitOf(at)?.who).toContain('an operator');
     },
   );
 
-  test.each(payoutStatuses)('not what only parked payouts take, of one that is %s', (status) => {
+  test.each(payoutStatuses)('exclude those for parked payouts when the payout is not parked and %s', (status) => {
     const at = { id: 'po_1', status, attentionReason: null, isAccepted: true } as const;
     const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, false);
     expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(
@@ -109,8 +109,8 @@ function isReason(reason: string | null): reason is AttentionReason {
   return reason !== null && reason in attentionReasons;
 }
 
-describe('what a command carries', () => {
-  test('has evidence for a settlement', () => {
+describe('the input of a command', () => {
+  test('needs evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
         '--evidence expects the proof that the rail has paid, one line of text without control or invisible characters.',
@@ -118,7 +118,7 @@ describe('what a command carries', () => {
     }
   });
 
-  test('has a day that exists as the date of a statement', () => {
+  test('needs an existing day as the date of a statement', () => {
     for (const statementDate of [
       '',
       '2026-11',
@@ -135,7 +135,7 @@ describe('what a command carries', () => {
     expect(fault({ kind: 'failAndRelease', statementDate: '2028-02-29' })).toBeUndefined();
   });
 
-  test('has postings that sum to zero in each currency', () => {
+  test('needs postings that sum to zero in each currency', () => {
     const book = (...postings: readonly PostingText[]) =>
       fault({ kind: 'correct', correction: { kind: 'book', postings } });
     expect(book(...booked('1', '2', '-3'))).toBeUndefined();
@@ -147,7 +147,7 @@ describe('what a command carries', () => {
     expect(book(yen, ...booked('1', '-1'))).toMatch('in JPY, not -1 ');
   });
 
-  test('has the id of a proposal to approve', () => {
+  test('needs the id of a proposal to approve', () => {
     for (const proposal of ['', 'po_1', 'xop_1']) {
       expect(fault({ kind: 'approve', proposal })).toBe(
         '--proposal expects the id of a proposal (op_…).',
@@ -163,7 +163,7 @@ describe('what a command carries', () => {
     '2026-11-21T12:00:00.001Z',
     '2026-12-21T12:00:00.000Z',
     '2026-11-21T13:30:00+01:00',
-  ])('has a new deadline within 30 days: %s', (until) => {
+  ])('may have a new deadline within 30 days: %s', (until) => {
     expect(fault({ kind: 'extendDeadline', until })).toBeUndefined();
   });
 
@@ -181,13 +181,13 @@ describe('what a command carries', () => {
     ['2026-11-21T12:00:00.000Z', 'a time in the future'],
     ['2026-11-21T11:59:59.999Z', 'a time in the future'],
     ['2026-12-21T12:00:00.001Z', 'a time within 30 days'],
-  ])('has no deadline like %j', (until, expected) => {
+  ])('may not have a deadline like %j', (until, expected) => {
     const found = fault({ kind: 'extendDeadline', until }) ?? '';
     expect(found.startsWith(`--until expects ${expected}`), found).toBe(true);
   });
 });
 
-test('only what pays or releases an open payout moves money', () => {
+test('only commands that pay or release an open payout move money', () => {
   const moving = payoutStatuses.flatMap((status) =>
     commands
       .filter((command) => movesMoney(command, { status, attentionReason: 'contradiction' }))
@@ -222,7 +222,7 @@ describe('a second person', () => {
     expect(needsApproval(settle, sent, euroCents, 1_000n)).toBe(isNeeded);
   });
 
-  test('is not asked for what moves no money', () => {
+  test('is not needed for commands that move no money', () => {
     expect(needsApproval({ kind: 'retryNow' }, sent, 1_001n, 1_000n)).toBe(false);
     expect(needsApproval({ kind: 'cancel' }, sent, undefined, 1_000n)).toBe(false);
   });
@@ -237,14 +237,14 @@ describe('a second person', () => {
     expect(needsApproval({ kind: 'retryNow' }, released, 0n, 1_000n)).toBe(false);
   });
 
-  test('has to close a released payout that the rail may have paid, and no other', () => {
-    const asked = (attentionReason: AttentionReason) =>
+  test('has to approve the end of a released payout that the rail may have paid, and no other', () => {
+const isNeeded = (attentionReason: AttentionReason) =>
       needsApproval(settle, { status: 'failed', attentionReason }, 0n, 1_000n);
     // A payment may be a later line of any dispute.
-    expect(asked('contradiction')).toBe(true);
-    expect(asked('amount_mismatch')).toBe(true);
-    expect(asked('paid_after_release')).toBe(true);
-    expect(asked('unexpected_failure')).toBe(false);
+expect(isNeeded('contradiction')).toBe(true);
+expect(isNeeded('amount_mismatch')).toBe(true);
+expect(isNeeded('paid_after_release')).toBe(true);
+expect(isNeeded('unexpected_failure')).toBe(false);
   });
 
   test('has to approve every correction of the books', () => {

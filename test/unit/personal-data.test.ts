@@ -25,7 +25,7 @@ function stored(
 }
 
 describe('the details of a beneficiary', () => {
-  it('open as they were sealed, and are sealed differently each time', () => {
+  it('decrypt to the original, and are encrypted differently each time', () => {
     const row = stored('bnf_1');
     expect(openDetails(keyring, row)).toEqual(beneficiary);
     const text = Object.values(row).map(String).join('\n');
@@ -33,7 +33,7 @@ describe('the details of a beneficiary', () => {
     expect(stored('bnf_1').sealed.equals(row.sealed)).toBe(false);
   });
 
-  it('open only in the row that they were sealed for', () => {
+  it('decrypt only in the row that they were encrypted for', () => {
     const account = wrapAccountKey(keyring, 'acc_1');
     const row = stored('bnf_1', beneficiary, account);
     const other = stored('bnf_2', beneficiary, account);
@@ -56,7 +56,7 @@ describe('the details of a beneficiary', () => {
     expect(() => openDetails(keyring, { ...row, sealed: changed })).toThrow();
   });
 
-  it('open as the version that they were sealed as, under the same key', () => {
+  it('decrypt only as the version that they were encrypted as, under the same key', () => {
     const row = stored('bnf_1');
     const edited = { ...beneficiary, name: 'Ada King' };
     const next = { ...row, version: 2, ...sealUpdate(keyring, row, edited) };
@@ -65,7 +65,7 @@ describe('the details of a beneficiary', () => {
     expect(openDetails(keyring, { ...next, beneficiaryKey: null })).toBeUndefined();
   });
 
-  it('do not open without their own key, nor without the master key', () => {
+  it('do not decrypt without their own key or without the master key', () => {
     const row = stored('bnf_1');
     expect(openDetails(keyring, { ...row, beneficiaryKey: null })).toBeUndefined();
     const foreign = createKeyring(['6b'.repeat(32)]);
@@ -76,7 +76,7 @@ describe('the details of a beneficiary', () => {
     expect(() => openDetails(renamed, row)).toThrow();
   });
 
-  it('open under either of two master keys, and new ones are wrapped by the first', () => {
+  it('decrypt with either of two master keys, and new ones are wrapped with the first', () => {
     const row = stored('bnf_1');
     const both = createKeyring(['6b'.repeat(32), masterKey]);
     expect(openDetails(both, row)).toEqual(beneficiary);
@@ -92,13 +92,13 @@ describe('the hash of a bank account', () => {
   const hashOf = (details: BeneficiaryDetails, of = account) =>
     stored('bnf_1', details, of).accountHash.toString('hex');
 
-  it('is the same for the same account, whoever holds it and however it is paid', () => {
+  it('is the same for the same account, whatever its holder and currency', () => {
     const before = hashOf(beneficiary);
     expect(hashOf({ ...beneficiary, name: 'Babbage' })).toBe(before);
     expect(hashOf({ ...beneficiary, currency: 'USD', bic: 'COBADEFFXXX' })).toBe(before);
   });
 
-  it('is the same for a sort code and account number, and the IBAN that is made of them', () => {
+  it('is the same for a sort code and account number and for the IBAN made of them', () => {
     const british = { type: 'individual', name: 'Ada', country: 'GB', currency: 'GBP' } as const;
     const byIban = hashOf({ ...british, iban: 'GB82WEST12345698765432' });
     const number = { routing_number: '123456', account_number: '98765432' };
@@ -107,7 +107,7 @@ describe('the hash of a bank account', () => {
     expect(hashOf({ ...british, country: 'JE', iban: 'GB82WEST12345698765432' })).not.toBe(byIban);
   });
 
-  it('is another one for another account, and for the same one of another customer', () => {
+  it('differs for another account, and for the same account of another customer', () => {
     const hashes = [
       hashOf(beneficiary),
       hashOf({ ...beneficiary, iban: 'DE02120300000000202051' }),

@@ -38,7 +38,7 @@ function priced(request: Omit<PriceRequest, 'corridor'>): Price {
 
 function refused(request: Omit<PriceRequest, 'corridor'>): Refusal {
   const result = price(request);
-  if (!isRefusal(result)) throw new Error('It was priced');
+  if (!isRefusal(result)) throw new Error('The request was priced');
   return result;
 }
 
@@ -84,7 +84,7 @@ describe('fees', () => {
     );
   });
 
-  test('are rounded up to whole units and never by a whole one, and keep the minimum', () => {
+  test('are rounded up by less than one minor unit, and are never below the minimum', () => {
     fc.assert(
       fc.property(amount, schedule, (amountMinor, terms) => {
         const fee = feeFor(amountMinor, terms);
@@ -133,7 +133,7 @@ describe('corridors', () => {
     }
   });
 
-  test('cost about one US dollar at least and take about a million, whatever the currency', () => {
+  test('have a minimum fee of about one US dollar and a maximum of about a million, in any currency', () => {
     for (const source of corridorCurrencies()) {
       const { fee, maxMinor } = corridorOf(source, 'USD');
       const toCents = (minor: bigint) =>
@@ -145,13 +145,13 @@ describe('corridors', () => {
     }
   });
 
-  test('take the wider spread of their two currencies, in both directions', () => {
+  test('have the wider spread of their two currencies, in both directions', () => {
     expect(corridorOf('USD', 'EUR').spreadBasisPoints).toBe(50);
     expect(corridorOf('USD', 'TRY').spreadBasisPoints).toBe(150);
     expect(corridorOf('TRY', 'USD').spreadBasisPoints).toBe(150);
   });
 
-  test('are carried by the one rail there is', () => {
+  test('all use the only rail', () => {
     expect(corridorOf('USD', 'EUR').rail).toBe('sandbox');
   });
 
@@ -182,7 +182,7 @@ describe('a price', () => {
     });
   });
 
-  test('is made of its parts: fee and net are the source, and mid is worth no less than the rate', () => {
+  test('adds up: fee and net are the source amount, and mid is worth at least as much as the rate', () => {
     fc.assert(
       fc.property(
         corridors,
@@ -284,7 +284,7 @@ describe('a price', () => {
 });
 
 describe('a refusal', () => {
-  test('comes for every amount outside the limits it names and for none within', () => {
+  test('is given for every amount outside the limits it names and for none within', () => {
     fc.assert(
       fc.property(
         corridors,
@@ -313,12 +313,12 @@ describe('a refusal', () => {
     );
   });
 
-  test('comes before sums of a batch would not fit the database, whatever the terms allow', () => {
+  test('is given before the sums of a batch could overflow the database, whatever the terms allow', () => {
     const corridor = { ...corridorOf('USD', 'IDR'), maxMinor: 10n ** 14n };
     const ends = { sourceCurrency: 'USD', destinationCurrency: 'IDR', mid: parseRate('16000') };
     for (const fixedSide of ['source', 'destination'] as const) {
       const most = priceOn({ ...ends, corridor, fixedSide, amount: 10n ** 15n });
-      if (!isRefusal(most)) throw new Error('It was priced.');
+      if (!isRefusal(most)) throw new Error('The amount was priced.');
       expect(most.code).toBe('amount_too_large');
       const within = priceOn({ ...ends, corridor, fixedSide, amount: limitIn(most) });
       if (isRefusal(within)) throw new Error(JSON.stringify(within));
@@ -327,7 +327,7 @@ describe('a refusal', () => {
     }
   });
 
-  test('of an amount says what would do, in the currency that was sent', () => {
+  test('of an amount names the limit in the currency of the request', () => {
     const ends = { sourceCurrency: 'USD', destinationCurrency: 'EUR', mid: parseRate('0.86') };
     expect(refused({ ...ends, fixedSide: 'source', amount: 101n })).toEqual({
       refused: true,
@@ -341,7 +341,7 @@ describe('a refusal', () => {
     });
   });
 
-  test('of a currency names the one that is not served and those that are', () => {
+  test('of a currency names the unsupported one and the supported ones', () => {
     const rest = { amount: 1_000n, fixedSide: 'source', mid: parseRate('1') } as const;
     const source = refused({ ...rest, sourceCurrency: 'RUB', destinationCurrency: 'EUR' });
     expect(source).toMatchObject({

@@ -73,7 +73,7 @@ const rfcKey = readSigningKey(
 const rfcPublic = 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a';
 
 describe('createSigner', () => {
-  it('adds a signature that a library of its own verifies, to v1 that stay as they are', async () => {
+  it('adds a signature that an independent library verifies, and leaves the v1 signatures unchanged', async () => {
     const [v1, v1a = '', ...others] = (
       await createSigner(rfcKey)({ ...vector, signature: 'v1a' })
     ).split(' ');
@@ -86,14 +86,14 @@ describe('createSigner', () => {
     expect(await isGenuine(`${vector.id}.${vector.timestampSeconds}.${vector.body} `)).toBe(false);
   });
 
-  it('signs with the secrets alone where no more is wanted, or there is no key', async () => {
+  it('signs only with the secrets when no more is requested or there is no key', async () => {
     expect(await createSigner(rfcKey)({ ...vector, signature: 'v1' })).toBe(signature);
     expect(await createSigner()({ ...vector, signature: 'v1a' })).toBe(signature);
   });
 });
 
 describe('publicKeySet', () => {
-  it('has the key and the thumbprint of RFC 8037, and the form of Standard Webhooks', () => {
+  it('has the key and the thumbprint of RFC 8037, and the format of Standard Webhooks', () => {
     const key = Buffer.from(rfcPublic, 'hex');
     expect(publicKeySet([rfcKey])).toEqual({
       keys: [
@@ -123,7 +123,7 @@ describe('WEBHOOK_SIGNING_KEYS', () => {
     (letter) => `whsk_${Buffer.alloc(32, letter).toString('base64')}`,
   );
 
-  it('is none to three keys, the first of which signs', () => {
+  it('may have up to three keys, the first of which signs', () => {
     expect(read('')).toEqual([]);
     expect(read(`${one}`)).toEqual([one]);
     expect(read(`${one}\n${two} ${three}`)).toEqual([one, two, three]);
@@ -141,7 +141,7 @@ describe('WEBHOOK_SIGNING_KEYS', () => {
 });
 
 describe('verifyWebhook', () => {
-  it('takes what signWebhook and the reference signer sign', () => {
+  it('accepts signatures of signWebhook and of the reference signer', () => {
     const secrets = [createWebhookSecret()];
     expect(verifyWebhook(received({ ...vector, secrets }))).toBe(true);
     const reference = new Webhook(secrets[0] ?? '');
@@ -153,7 +153,7 @@ describe('verifyWebhook', () => {
     expect(verifyWebhook(received({ ...vector, secrets }, header))).toBe(true);
   });
 
-  it('takes the old secret and the new one while they overlap', () => {
+  it('accepts the old secret and the new one while both are valid', () => {
     const [old, fresh, foreign] = [
       createWebhookSecret(),
       createWebhookSecret(),
@@ -189,7 +189,7 @@ describe('verifyWebhook', () => {
     }
   });
 
-  it('refuses what is more than five minutes old or ahead', () => {
+  it('refuses a timestamp more than five minutes old or ahead', () => {
     const at = (offset: number) =>
       verifyWebhook({ ...received(vector), nowSeconds: vector.timestampSeconds + offset });
     expect([-301, -300, 300, 301].map(at)).toEqual([false, true, true, false]);

@@ -29,17 +29,17 @@ async function turnsDuring(work: Promise<unknown>): Promise<number> {
 }
 
 describe('long work', () => {
-  it('lets others have their turn after each slice', async () => {
+  it('lets other work run after each slice', async () => {
     // Each of 50 steps is longer than a slice.
     expect(await turnsDuring(inSlices(busy(50, 2)))).toBeGreaterThanOrEqual(50);
   });
 
-  it('does one slice between two turns, however much of it there is', async () => {
+  it('runs one slice per turn of the event loop, however many callers there are', async () => {
     const work = [1, 2, 3, 4].map(() => inSlices(busy(25, 2)));
     expect(await turnsDuring(Promise.all(work))).toBeGreaterThanOrEqual(100);
   });
 
-  it('goes on after other work of its kind has failed', async () => {
+  it('continues after other work of its kind has failed', async () => {
     function* failing(): Steps<never> {
       yield* busy(3, 2);
       throw new Error('a test');
@@ -70,7 +70,7 @@ describe('long work', () => {
         )
         .join('&'),
     ],
-  ])('is the decoding of %s, which comes to the same in slices', async (type, text) => {
+  ])('includes decoding %s, with the same result in slices', async (type, text) => {
     const decoding = inSlices(decodeInSteps(Buffer.from(text), type, true));
     expect(await turnsDuring(decoding)).toBeGreaterThan(5);
     expect(await decoding).toEqual(decodeBody(Buffer.from(text), type, true));

@@ -3,8 +3,8 @@ import { reasonCodes } from '../../sandbox/bank/reasonCodes.js';
 import { refusalCodes, refuse } from '../../src/domain/refusal.js';
 import { statusReasons, statusReasonText } from '../../src/domain/statusReason.js';
 
-describe('the reason of a status in words', () => {
-  it('says more than the code for every reason that the sandbox bank can give', () => {
+describe('the text of a status reason', () => {
+  it('explains every code that the sandbox bank can give', () => {
     for (const code of [...reasonCodes.keys(), 'canceled', 'released_by_operator', 'corrected']) {
       const { text = '', action = '' } = statusReasons.get(code) ?? {};
       expect(statusReasonText(code, null)).toBe(text);
@@ -13,17 +13,17 @@ describe('the reason of a status in words', () => {
     }
   });
 
-  it('names a code that a scheme has added since', () => {
+  it('quotes a code that is not known yet', () => {
     expect(statusReasonText('ZZ99', null)).toBe('The bank gave the reason ZZ99.');
   });
 
-  it('is the sentence of a refusal, which says what to change', () => {
+  it('is the sentence of a refusal, which explains what to change', () => {
     const refusal = refuse('quote_used', { param: 'quote', detail: 'It was used by po_1.' });
     expect(statusReasonText('quote_used', refusal)).toBe('It was used by po_1.');
     for (const code of refusalCodes) expect(statusReasonText(code, null)).toMatch(/\w\.$/);
   });
 
-  it('keeps the balance to keys that may read it', () => {
+  it('shows the balance only to keys that may read it', () => {
     const refusal = refuse('insufficient_funds', { detail: '1.00 USD is available.' });
     expect(statusReasonText('insufficient_funds', refusal)).toBe(
       'The available balance is too low.',

@@ -10,7 +10,7 @@ const limitMs = 1_000;
 /** Timers keep their order on any machine. */
 const toleranceMs = 250;
 
-it('a call to Temporal ends at its limit while the server is away', async () => {
+it('a call to Temporal times out while the server is unreachable', async () => {
   // No server listens on this port, so each attempt fails immediately.
   const client = connectTemporal({
     TEMPORAL_ADDRESS: '127.0.0.1:1',

@@ -140,7 +140,7 @@ describe('version 2026-06-01', () => {
     }
   });
 
-  test('leaves what is not known yet unknown', () => {
+  test('leaves amounts that are not known yet null', () => {
     const pending = payoutObject(pendingSource);
     expect(render(pending, '2026-06-01')).toEqual(pending);
     expect(pending).toMatchObject({ rate: null, fee: null });
@@ -156,7 +156,7 @@ describe('version 2026-06-01', () => {
     expect(render(batch, '2026-06-01')).toEqual(batch);
   });
 
-  test('reaches into lists, events, and lists of events', () => {
+  test('converts objects inside lists, events, and lists of events', () => {
     const list = listObject([quote, payout, { object: 'balance', fee: '1.00' }], true);
     expect(render(list, '2026-06-01')).toEqual({
       object: 'list',
@@ -186,7 +186,7 @@ describe('version 2026-06-01', () => {
     expect(event).toMatchObject({ type: 'payout.sent', sequence: 7, data: payout });
   });
 
-  test('shows the payout as it was, whatever has become of it since', () => {
+  test('shows the payout of an event as it was at the time of the event', () => {
     const at = (second: number) => new Date(`2026-11-21T12:00:0${second}.000Z`);
     const later = [
       { status: 'sent', sentSince: at(1) },
@@ -210,7 +210,7 @@ describe('version 2026-06-01', () => {
     expect(payoutObject(then)).toEqual(payoutObject(ended));
   });
 
-  test('takes data that is no object as it is', () => {
+  test('leaves data that is not an object unchanged', () => {
     for (const data of [null, 'text', 7]) {
       const event = { object: 'event', data };
       expect(render(event, '2026-06-01')).toEqual(event);
@@ -273,7 +273,7 @@ describe('version 2026-06-01', () => {
 });
 
 describe('the versions', () => {
-  test('begin with the newest, in which an object is itself', () => {
+  test('begin with the newest, which leaves objects unchanged', () => {
     const [newest] = apiVersions;
     expect([...apiVersions].sort().reverse()).toEqual(apiVersions);
     for (const object of [quote, payout, listObject([payout]), { object: 'event', data: quote }]) {
@@ -300,7 +300,7 @@ describe('a quote', () => {
     expect(statusOf('po_1', true).status).toBe('used');
   });
 
-  test('arrives as late as a payout that uses it in its last second, and waits as long as it may', () => {
+  test('estimates the arrival of a payout that uses it as late and waits as long as allowed', () => {
     const of = (time: string) =>
       quoteObject({ ...quoteSource, expiresAt: new Date(`2026-11-24T${time}Z`) });
     // The cut-off in Tokyo is 14:00, and a rate is held for five minutes while a payout waits.
@@ -308,7 +308,7 @@ describe('a quote', () => {
     expect(of('04:55:00.000').estimated_arrival).toBe('2026-11-25T14:59:59.999Z');
   });
 
-  test('has minor units as it was sent them, and decimals in each currency’s own digits', () => {
+  test('has the requested amount in minor units, and decimal amounts with the digits of their currency', () => {
     expect(quote).toMatchObject({
       object: 'quote',
       amount: 100_000,
@@ -322,7 +322,7 @@ describe('a quote', () => {
 });
 
 describe('a payout', () => {
-  test('before its acceptance has what was asked and no amounts', () => {
+  test('before its acceptance has the requested values and no amounts', () => {
     expect(payoutObject(pendingSource)).toEqual({
       object: 'payout',
       id: 'po_1',
@@ -359,7 +359,7 @@ describe('a payout', () => {
     expect(payoutObject(asked)).toMatchObject({ quote: 'qt_1', amount: null, source_amount: null });
   });
 
-  test('that is sent knows what will be received, and received nothing yet', () => {
+  test('that is sent has the amount that will be received, but no received amount yet', () => {
     expect(payout).toMatchObject({
       source_amount: '1000.00',
       fee: '4.30',
@@ -370,7 +370,7 @@ describe('a payout', () => {
     });
   });
 
-  test('arrives by the moment of its acceptance, whatever comes later', () => {
+  test('has an estimated arrival based on its acceptance, whatever happens later', () => {
     const accepted = { processingSince: new Date('2026-11-24T04:59:59.999Z') };
     const estimated_arrival = '2026-11-24T14:59:59.999Z';
     for (const source of [sentSource, settledSource]) {
@@ -382,7 +382,7 @@ describe('a payout', () => {
     }
   });
 
-  test('that is settled has received everything', () => {
+  test('that is settled has the full received amount', () => {
     expect(payoutObject(settledSource)).toMatchObject({
       received: '155000',
       returned_amount: null,
@@ -390,7 +390,7 @@ describe('a payout', () => {
     });
   });
 
-  test('that is returned says what came back, in the currency it was sent in', () => {
+  test('that is returned has the returned amount, in the currency it was sent in', () => {
     const returned = { ...settledSource, status: 'returned', returnedMinor: 154_000n } as const;
     expect(payoutObject(returned)).toMatchObject({
       received: '155000',
@@ -448,7 +448,7 @@ describe('a batch', () => {
     );
   });
 
-  test('sums up what was accepted, one line for each corridor', () => {
+  test('sums up the accepted amounts, with one line per corridor', () => {
     const nothing = { count: 5, sourceMinor: 0n, feeMinor: 0n };
     const refused: BatchCount = { ...itemSource, status: 'failed', ...nothing };
     const unknown: BatchCount = { ...itemSource, status: 'pending', destinationCurrency: null };
@@ -483,7 +483,7 @@ describe('a batch', () => {
     ]);
   });
 
-  test('says when it was completed', () => {
+  test('has the time of its completion', () => {
     const completedAt = new Date('2026-11-21T12:00:09.000Z');
     const row = {
       ...terms,

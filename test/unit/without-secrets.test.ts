@@ -3,11 +3,11 @@ import { newId } from '../../src/db/id.js';
 import { secretFields } from '../../src/domain/fieldRule.js';
 import { secretNames, withoutSecrets } from '../../src/log.js';
 
-it('no log line shows what an answer would not', () => {
+it('a log line hides the same secrets as a response', () => {
   expect(secretNames).toEqual(expect.arrayContaining([...secretFields]));
 });
 
-describe('a text that is repeated', () => {
+describe('a text that is quoted back', () => {
   it.each([
     ['GET /v1/payouts/cor_test_0123abcdXYZ', 'GET /v1/payouts/cor_test_…'],
     ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'whsec_…'],
@@ -19,7 +19,7 @@ describe('a text that is repeated', () => {
   });
 
   it.each(['125000', 'payouts[17][amount]', 'POST /v1/quotes', 'EUR', '', newId('payout')])(
-    'is as it was where there is none: %s',
+    'is unchanged without a secret: %s',
     (text) => {
       expect(withoutSecrets(text)).toBe(text);
     },
