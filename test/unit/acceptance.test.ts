@@ -77,14 +77,14 @@ const at = (mid: Rate | undefined) => (source: string, destination: string) => (
 });
 const liveFacts: Facts = { ...facts, quote: undefined };
 
-function accepted(asked: PayoutRequest, given: Facts): Acceptance {
-  const decided = decide(asked, given);
+function accepted(request: PayoutRequest, known: Facts): Acceptance {
+  const decided = decide(request, known);
   if (isRefusal(decided)) throw new Error(JSON.stringify(decided));
   return decided;
 }
 
-function refused(asked: PayoutRequest, given: Facts): Refusal {
-  const decided = decide(asked, given);
+function refused(request: PayoutRequest, known: Facts): Refusal {
+  const decided = decide(request, known);
   if (!isRefusal(decided)) throw new Error('The payout was accepted');
   return decided;
 }
@@ -183,7 +183,7 @@ describe('a payout with a quote', () => {
       { ...none, beneficiary: receiving('GBP') },
       { ...none, beneficiary: receiving('EUR') },
     ];
-    expect(steps.map((given) => refused(quoted, given).code)).toEqual([
+    expect(steps.map((known) => refused(quoted, known).code)).toEqual([
       'quote_not_found',
       'quote_used',
       'quote_expired',
@@ -227,14 +227,14 @@ describe('a payout at the live rate', () => {
   });
 
   test('is refused when the beneficiary receives another currency than the requested one', () => {
-    const asked = { ...live, destinationCurrency: 'USD' };
-    expect(refused(asked, liveFacts)).toMatchObject({
+    const request = { ...live, destinationCurrency: 'USD' };
+    expect(refused(request, liveFacts)).toMatchObject({
       code: 'currency_mismatch',
       param: 'destination_currency',
       expected: 'EUR, the currency of the beneficiary',
       received: 'USD',
     });
-    accepted(asked, { ...liveFacts, beneficiary: receiving('USD') });
+    accepted(request, { ...liveFacts, beneficiary: receiving('USD') });
   });
 
   test('is refused for its amount when the balance is too low', () => {
@@ -273,7 +273,7 @@ describe('a payout at the live rate', () => {
       [young, found],
       [{ ...young, destinationCurrency: 'EUR' }, found],
     ];
-    expect(steps.map(([asked, given]) => refused(asked, given).code)).toEqual([
+    expect(steps.map(([request, known]) => refused(request, known).code)).toEqual([
       'rate_expired',
       'beneficiary_not_found',
       'amount_too_small',

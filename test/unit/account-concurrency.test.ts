@@ -8,9 +8,9 @@ it.each([
   [200, 'sets a pause', 80],
   [500, 'sets a pause', 80],
   [500, 'sets none', undefined],
-])('a slot stays taken for a pause after a request that answers %d and %s', async (status, _, asked) => {
+])('a slot stays taken for a pause after a request that answers %d and %s', async (status, _, requestedMs) => {
   const workMs = 20;
-  const restMs = asked ?? 100;
+  const restMs = requestedMs ?? 100;
   const times: { readonly event: 'begun' | 'done'; readonly atMs: number }[] = [];
   const note = (event: 'begun' | 'done') => times.push({ event, atMs: performance.now() });
   const app = new Koa({ asyncLocalStorage: false });
@@ -24,7 +24,7 @@ it.each([
     note('begun');
     await delay(workMs);
     note('done');
-    ctx.state['restMs'] = asked;
+    ctx.state['restMs'] = requestedMs;
     if (status === 500) throw new Error('This request fails.');
     ctx.body = {};
   });

@@ -47,10 +47,10 @@ describe('a time of the bank', () => {
     ['2026-11-20T23:00:00+23:59', '2026-11-19T23:01:00.000Z'],
     ['2026-11-20T00:00:00-16:00', '2026-11-20T16:00:00.000Z'],
   ])('%s is converted to one that the database accepts', (at, utc) => {
-    const said = { key: 'po_1', amount: '100', currency: 'EUR', at };
-    const { results } = lookupAnswer.parse({ results: [{ ...said, state: 'settled' }] });
+    const fields = { key: 'po_1', amount: '100', currency: 'EUR', at };
+    const { results } = lookupAnswer.parse({ results: [{ ...fields, state: 'settled' }] });
     expect(results).toMatchObject([{ at: utc }]);
-    const { events } = callbackBody.parse({ events: [{ ...said, id: 'evt_1', type: 'settled' }] });
+    const { events } = callbackBody.parse({ events: [{ ...fields, id: 'evt_1', type: 'settled' }] });
     expect(events).toMatchObject([{ report: { at: utc } }]);
     expect(read({ at }).data?.lines).toMatchObject([{ bookedAt: utc }]);
   });

@@ -71,11 +71,11 @@ describe('an account with an IBAN', () => {
   ])('like %s is valid for the territories %s as well', (iban, territories) => {
     const issuer = iban.slice(0, 2);
     for (const country of territories.split(' ')) {
-      const asked = { ...german, country };
-      expect(accepted({ ...asked, iban, bic: `ABCD${country}22` })).toMatchObject({ iban });
-      expect(accepted({ ...asked, iban, bic: `ABCD${issuer}22` })).toMatchObject({ iban });
-      expect(verdicts({ ...asked, iban, bic: 'ABCDDE22' })).toEqual(['beneficiary_invalid bic']);
-      const [refusal] = refusals({ ...asked, iban, bic: 'ABCD' });
+      const sent = { ...german, country };
+      expect(accepted({ ...sent, iban, bic: `ABCD${country}22` })).toMatchObject({ iban });
+      expect(accepted({ ...sent, iban, bic: `ABCD${issuer}22` })).toMatchObject({ iban });
+      expect(verdicts({ ...sent, iban, bic: 'ABCDDE22' })).toEqual(['beneficiary_invalid bic']);
+      const [refusal] = refusals({ ...sent, iban, bic: 'ABCD' });
       expect(refusal).toEqual({
         refused: true,
         code: 'beneficiary_invalid',

@@ -50,7 +50,7 @@ function decimalsFor({ over, under }: Fraction, significant: number): number {
 }
 
 const code = fc.constantFrom(...corridorCurrencies());
-const asked = fc.record({
+const requests = fc.record({
   sourceCurrency: code,
   destinationCurrency: code,
   fixedSide: fc.constantFrom<FixedSide>('source', 'destination'),
@@ -61,7 +61,7 @@ describe('a calculation', () => {
   test('can be recomputed step by step from its own inputs, and its legs sum to zero', () => {
     let checked = 0;
     fc.assert(
-      fc.property(asked, (request) => {
+      fc.property(requests, (request) => {
         const { sourceCurrency, destinationCurrency, fixedSide } = request;
         const isExchange = sourceCurrency !== destinationCurrency;
         const half = (currency: string) => rates.find((rate) => rate.currency === currency);

@@ -71,10 +71,10 @@ describe('the capacity model', () => {
     ['capacity', '--singles', 'many', 'a number, such as 20'],
     ['scaling', '--worker-ms', 'many', 'a number, such as 25'],
     ['scaling', '--machines', '8x1.3', 'cores x processes, such as 2x1,4x2,8x2,8x4,16x4,16x8'],
-  ])('names the invalid input of %s: %s %s', (tool, name, given, expected) => {
-    const { status, stderr } = spawnSync(process.execPath, [`tools/${tool}.mjs`, name, given], {
+  ])('names the invalid input of %s: %s %s', (tool, name, input, expected) => {
+    const { status, stderr } = spawnSync(process.execPath, [`tools/${tool}.mjs`, name, input], {
       ...{ cwd: root, encoding: 'utf8' },
     });
-    expect([status, stderr]).toEqual([2, `${name}: expected ${expected}, not ${given}\n`]);
+    expect([status, stderr]).toEqual([2, `${name}: expected ${expected}, not ${input}\n`]);
   });
 });

@@ -190,11 +190,11 @@ const anyFrozen = fc
     destinationCurrency: fc.constantFrom(...currencies),
     amount: fc.bigInt(10_000n, 100_000_000n),
   })
-  .map((asked): AcceptedAmounts | undefined => {
-    const { sourceCurrency: source, destinationCurrency: destination } = asked;
+  .map((request): AcceptedAmounts | undefined => {
+    const { sourceCurrency: source, destinationCurrency: destination } = request;
     const mid = crossMid(perEuro.get(source) ?? '', perEuro.get(destination) ?? '');
-    const priced = price({ ...asked, fixedSide: 'source', mid });
-    return isRefusal(priced) ? undefined : { ...asked, ...priced };
+    const priced = price({ ...request, fixedSide: 'source', mid });
+    return isRefusal(priced) ? undefined : { ...request, ...priced };
   });
 
 const anyCorrection = fc.oneof(

@@ -132,11 +132,11 @@ describe('conversion', () => {
 
   test('backwards: the amount reaches the requested one and one unit less does not', () => {
     fc.assert(
-      fc.property(minor, currency, currency, rate, (asked, source, destination, by) => {
-        const needed = convertBackUp(asked, source, destination, by);
-        expect(convertFloor(needed, source, destination, by)).toBeGreaterThanOrEqual(asked);
-        if (needed === 0n) expect(asked).toBe(0n);
-        else expect(convertFloor(needed - 1n, source, destination, by)).toBeLessThan(asked);
+      fc.property(minor, currency, currency, rate, (requested, source, destination, by) => {
+        const needed = convertBackUp(requested, source, destination, by);
+        expect(convertFloor(needed, source, destination, by)).toBeGreaterThanOrEqual(requested);
+        if (needed === 0n) expect(requested).toBe(0n);
+        else expect(convertFloor(needed - 1n, source, destination, by)).toBeLessThan(requested);
       }),
       { numRuns: 1_000 },
     );

@@ -211,7 +211,7 @@ describe('guardedLookups', () => {
     { address: '2606:2800:220:1::1', family: 6 },
   ];
 
-  function look(all: boolean, found = answers): Promise<unknown> {
+  function resolved(all: boolean, found = answers): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const lookup = guardedLookups(strict, async () => found)('acct_1');
       lookup('example.com', { all }, (error, address) =>
@@ -221,8 +221,8 @@ describe('guardedLookups', () => {
   }
 
   it('keeps only the public addresses of a name', async () => {
-    await expect(look(true)).resolves.toEqual([answers[1], answers[3]]);
-    await expect(look(false)).resolves.toBe('93.184.216.34');
+    await expect(resolved(true)).resolves.toEqual([answers[1], answers[3]]);
+    await expect(resolved(false)).resolves.toBe('93.184.216.34');
   });
 
   it.each([
@@ -234,8 +234,8 @@ describe('guardedLookups', () => {
     ['64:ff9b::a9fe:a9fe', 6],
     ['fd00:ec2::254', 6],
   ])('drops %s, an internal address of a cloud provider', async (address, family) => {
-    await expect(look(false, [{ address, family }])).rejects.toThrow(BlockedAddressError);
-    await expect(look(false, [{ address: '168.63.129.17', family: 4 }])).resolves.toBe(
+    await expect(resolved(false, [{ address, family }])).rejects.toThrow(BlockedAddressError);
+    await expect(resolved(false, [{ address: '168.63.129.17', family: 4 }])).resolves.toBe(
       '168.63.129.17',
     );
   });
@@ -246,7 +246,7 @@ describe('guardedLookups', () => {
       const lookup = guardedLookups(strict, () => Promise.reject(error))('acct_1');
       lookup('example.com', {}, reject);
     });
-    const [ofAbsent, ofInternal] = await Promise.allSettled([absent, look(false, [])]);
+    const [ofAbsent, ofInternal] = await Promise.allSettled([absent, resolved(false, [])]);
     expect(ofAbsent).toMatchObject({ reason: { detail: 'ENOTFOUND' } });
     expect(ofInternal).toMatchObject({ reason: { detail: expect.stringContaining('leads to') } });
     const messages = [ofAbsent, ofInternal].map(
@@ -256,7 +256,7 @@ describe('guardedLookups', () => {
   });
 
   it('fails when no address is left', async () => {
-    await expect(look(true, answers.slice(0, 1))).rejects.toThrow(BlockedAddressError);
-    await expect(look(false, [])).rejects.toThrow(BlockedAddressError);
+    await expect(resolved(true, answers.slice(0, 1))).rejects.toThrow(BlockedAddressError);
+    await expect(resolved(false, [])).rejects.toThrow(BlockedAddressError);
   });
 });

@@ -413,15 +413,15 @@ class Accept implements Operation {
 }
 
 /** What the rail may report about a payout. Amounts are shares of the submitted amount. */
-type Told = 'accept' | 'settle' | 'fail' | 'cancel' | 'return' | 'return short' | 'another amount';
+type Report = 'accept' | 'settle' | 'fail' | 'cancel' | 'return' | 'return short' | 'another amount';
 
-class Hear implements Operation {
+class HandleReport implements Operation {
   readonly #which: number;
-  readonly #told: Told;
+  readonly #report: Report;
 
-  constructor(which: number, told: Told) {
+  constructor(which: number, report: Report) {
     this.#which = which;
-    this.#told = told;
+    this.#report = report;
   }
   check = () => true;
   run(model: Model, books: Books): void {
@@ -433,7 +433,7 @@ class Hear implements Operation {
       [this.#factFor(payout)],
       { returnMinimumPercent: 0n },
     );
-    if (this.#told === 'another amount') {
+    if (this.#report === 'another amount') {
       expect([progress.entries, progress.moves]).toEqual([[], []]);
     }
     for (const entry of progress.entries) {
@@ -450,7 +450,7 @@ class Hear implements Operation {
   #factFor({ amounts }: Payout): PayoutFact {
     const { receiveMinor, destinationCurrency: currency } = amounts;
     const because = { code: 'AC04', reason: 'Closed account' };
-    switch (this.#told) {
+    switch (this.#report) {
       case 'accept':
         return { kind: 'accepted', reference: null };
       case 'settle':
@@ -467,7 +467,7 @@ class Hear implements Operation {
         return { kind: 'returned', amountMinor: (receiveMinor + 1n) / 2n, currency, ...because };
     }
   }
-  toString = () => `${this.#told} (payout ${this.#which})`;
+  toString = () => `${this.#report} (payout ${this.#which})`;
 }
 
 const customer = fc.constantFrom(...customers);
@@ -487,12 +487,12 @@ const requests: fc.Arbitrary<Request> = fc
     fixedSide: fc.constantFrom<FixedSide>('source', 'destination'),
     sum: amount,
   })
-  .map(({ sum, ...asked }) => {
-    const { fixedSide, sourceCurrency, destinationCurrency } = asked;
+  .map(({ sum, ...rest }) => {
+    const { fixedSide, sourceCurrency, destinationCurrency } = rest;
     const fixed = fixedSide === 'source' ? sourceCurrency : destinationCurrency;
-    return { ...asked, amount: minorOf(sum, fixed) };
+    return { ...rest, amount: minorOf(sum, fixed) };
   });
-const told: readonly Told[] = [
+const reports: readonly Report[] = [
   'accept',
   'settle',
   'fail',
@@ -508,11 +508,11 @@ test('after any operations every currency sums to zero, no balance is negative, 
     .tuple(customer, currency, amount)
     .map(([who, code, sum]) => new Fund(who, code, minorOf(sum, code)));
   const accept = fc.tuple(customer, requests).map((args) => new Accept(...args));
-  const hear = fc
-    .tuple(fc.nat({ max: 9 }), fc.constantFrom(...told))
-    .map((args) => new Hear(...args));
+  const handle = fc
+    .tuple(fc.nat({ max: 9 }), fc.constantFrom(...reports))
+    .map((args) => new HandleReport(...args));
   // Reports outnumber new payouts, and only a part of the requests can be paid.
-  const operations = [fund, accept, accept, hear, hear, hear];
+  const operations = [fund, accept, accept, handle, handle, handle];
   fc.assert(
     fc.property(fc.commands(operations, { maxCommands: 60, size: 'max' }), (commands) => {
       const books = new Books();

@@ -91,20 +91,20 @@ describe('the refusal of a payout over a limit', () => {
 
   test('names the limit that lasts longest', () => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
-    const told = (used: string, minor: bigint) =>
+    const refusalOf = (used: string, minor: bigint) =>
       refuseOverLimit(
         standingsOf([{ ...all, uses: { '2026-12-01': used } }], now),
         usd(minor),
         nothing,
         'quote',
       );
-    expect(told('0', 60_000n)).toBeUndefined();
-    expect(told('0', 60_001n)).toMatchObject({
+    expect(refusalOf('0', 60_000n)).toBeUndefined();
+    expect(refusalOf('0', 60_001n)).toMatchObject({
       expected: 'at most 600.00 USD a payout',
       detail: 'The limit is 600.00 USD a payout; this payout needs 600.01 USD.',
       hint: 'Send less.',
     });
-    expect(told('1', 60_000n)).toMatchObject({ expected: expect.stringContaining('a month') });
+    expect(refusalOf('1', 60_000n)).toMatchObject({ expected: expect.stringContaining('a month') });
   });
 
   test.each([
@@ -172,8 +172,8 @@ describe('the refusal of a payout over a limit', () => {
       [kwd, '9.000 KWD'],
     ] as const) {
       if (payout === undefined) throw new Error('The payout is undefined.');
-      const told = refuseOverLimit(standingsOf([each], now), payout, nothing, 'amount');
-      expect(told).toMatchObject({ received });
+      const refusal = refuseOverLimit(standingsOf([each], now), payout, nothing, 'amount');
+      expect(refusal).toMatchObject({ received });
     }
   });
 });
@@ -218,11 +218,11 @@ test('payouts of one decision share what the limit of their corridor has left', 
 test('no more is ever accepted than the limits and the balance have left', () => {
   const minor = fc.bigInt({ min: 1n, max: 1_000n });
   const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
-  const given = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
+const limitRules = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
   const use = fc.bigInt({ min: 0n, max: 2_000n }).map(String);
-  const asked = fc.array(minor, { maxLength: 12 });
+const requestedAmounts = fc.array(minor, { maxLength: 12 });
   fc.assert(
-    fc.property(given, use, use, minor, asked, (rules, today, before, balance, amounts) => {
+    fc.property(limitRules, use, use, minor, requestedAmounts, (rules, today, before, balance, amounts) => {
       const used = { '2026-11-23': today, '2026-11-22': before };
       const all = [{ ...unused, ...rules, uses: used }];
       const standings = standingsOf(all, new Date('2026-11-23T12:00:00Z'));

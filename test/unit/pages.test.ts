@@ -123,12 +123,12 @@ describe('the verification code on the webhooks page', () => {
       'Verify without a secret',
       z.array(z.looseObject({})),
     );
-    const [ours, next, foreign] = [1, 2, 3].map((byte) =>
+    const [current, next, foreign] = [1, 2, 3].map((byte) =>
       readSigningKey(`whsk_${Buffer.alloc(32, byte).toString('base64')}`),
     );
     const body = '{"id":"evt_1"}';
     const nowSeconds = Math.floor(Date.now() / 1000);
-    const signed = async (timestampSeconds: number, key = ours) => {
+    const signed = async (timestampSeconds: number, key = current) => {
       const secrets = [createWebhookSecret()];
       return {
         'webhook-id': 'evt_1',
@@ -138,7 +138,7 @@ describe('the verification code on the webhooks page', () => {
         }),
       };
     };
-    const { keys } = publicKeySet([next, ours].flatMap((key) => key ?? []));
+    const { keys } = publicKeySet([next, current].flatMap((key) => key ?? []));
     expect(isGenuine(await signed(nowSeconds), body, keys)).toBe(true);
     expect(isGenuine(await signed(nowSeconds), `${body} `, keys)).toBe(false);
     expect(isGenuine(await signed(nowSeconds - 600), body, keys)).toBe(false);

@@ -79,8 +79,8 @@ function shown(effect: Effect): string {
   }
 }
 
-function progressFrom(status: PayoutStatus, ...told: readonly PayoutFact[]): Progress {
-  return progressOf(payoutThatIs(status), told, usualFactRules);
+function progressFrom(status: PayoutStatus, ...reported: readonly PayoutFact[]): Progress {
+  return progressOf(payoutThatIs(status), reported, usualFactRules);
 }
 
 /** The sum of all entries on each account. */
@@ -151,14 +151,14 @@ describe.each(payoutStatuses)('a payout that is %s', (status) => {
 describe('the reducer', () => {
   test('makes only allowed moves, whatever the rail reports and however often', () => {
     fc.assert(
-      fc.property(anyStatus, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
-        const { moves, outcomes } = progressFrom(start, ...told);
+      fc.property(anyStatus, fc.array(anyFact, { maxLength: 40 }), (start, reported) => {
+        const { moves, outcomes } = progressFrom(start, ...reported);
         let status: PayoutStatus = start;
         for (const { status: next } of moves) {
           expect(nextStatuses[status]).toContain(next);
           status = next;
         }
-        expect(outcomes).toHaveLength(told.length);
+        expect(outcomes).toHaveLength(reported.length);
       }),
       { numRuns: 2_000 },
     );
@@ -166,8 +166,8 @@ describe('the reducer', () => {
 
   test('posts each kind of entry at most once, and only those that belong to the moves', () => {
     fc.assert(
-      fc.property(known, fc.array(anyFact, { maxLength: 40 }), (start, told) => {
-        const progress = progressFrom(start, ...told);
+      fc.property(known, fc.array(anyFact, { maxLength: 40 }), (start, reported) => {
+        const progress = progressFrom(start, ...reported);
         const kinds = kindsOf(progress);
         const passed = progress.moves.map(({ status }) => status);
         const isBack = passed.includes('returned');
@@ -190,16 +190,16 @@ describe('the reducer', () => {
         known,
         fc.array(anyFact, { minLength: 1, maxLength: 10 }),
         repeats,
-        (start, told, again) => {
-          const more = [...told];
+        (start, reported, again) => {
+          const more = [...reported];
           for (const [which, after] of again) {
-            const from = which % told.length;
-            const fact = told[from];
+            const from = which % reported.length;
+            const fact = reported[from];
             const first = fact === undefined ? 0 : more.indexOf(fact);
             const place = first + 1 + (after % (more.length - first));
             if (fact !== undefined) more.splice(place, 0, fact);
           }
-          const first = progressFrom(start, ...told);
+          const first = progressFrom(start, ...reported);
           const { moves, entries, attention } = progressFrom(start, ...more);
           expect({ moves, entries }).toEqual({ moves: first.moves, entries: first.entries });
           // The detail shown to an operator may grow, but the reason for the attention stays the same.
@@ -215,12 +215,12 @@ describe('the reducer', () => {
       fc.constantFrom<FactName>('accepted', 'settled', 'rejected', 'returned', 'short'),
       { minLength: 1, maxLength: 8 },
     );
-    const orders = names.chain((told) => {
-      const shuffled = fc.shuffledSubarray(told, {
-        minLength: told.length,
-        maxLength: told.length,
+const orders = names.chain((list) => {
+      const shuffled = fc.shuffledSubarray(list, {
+minLength: list.length,
+maxLength: list.length,
       });
-      return fc.tuple(fc.constant(told), shuffled);
+      return fc.tuple(fc.constant(list), shuffled);
     });
     fc.assert(
       fc.property(
@@ -394,9 +394,9 @@ describe('while the facts are in dispute', () => {
         fc.constantFrom<PayoutStatus>('processing', 'sent', 'settled'),
         inDispute,
         fc.array(anyFact, { maxLength: 10 }),
-        (status, attentionReason, told) => {
+        (status, attentionReason, reported) => {
           const disputed = { ...payoutThatIs(status), attentionReason };
-          const { moves, entries } = progressOf(disputed, told, usualFactRules);
+          const { moves, entries } = progressOf(disputed, reported, usualFactRules);
           expect(entries).toEqual([]);
           expect(moves.filter((move) => move.status !== 'sent')).toEqual([]);
         },

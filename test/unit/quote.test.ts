@@ -222,18 +222,18 @@ describe('a price', () => {
 
   test('with the destination fixed takes the smallest source that reaches it', () => {
     fc.assert(
-      fc.property(corridors, fc.bigInt({ min: 1n, max: 10n ** 7n }), (ends, asked) => {
+      fc.property(corridors, fc.bigInt({ min: 1n, max: 10n ** 7n }), (ends, requested) => {
         const { sourceCurrency, destinationCurrency } = ends;
         const limit = limitIn(refused({ ...ends, fixedSide: 'destination', amount: 10n ** 15n }));
-        fc.pre(asked <= limit);
-        const { sourceMinor, rate } = priced({ ...ends, fixedSide: 'destination', amount: asked });
+        fc.pre(requested <= limit);
+        const { sourceMinor, rate } = priced({ ...ends, fixedSide: 'destination', amount: requested });
         const { fee } = corridorOf(sourceCurrency, destinationCurrency);
         const reached = (source: bigint) => {
           const net = source - feeFor(source, fee);
           return net > 0n ? convertFloor(net, sourceCurrency, destinationCurrency, rate) : 0n;
         };
-        expect(reached(sourceMinor)).toBeGreaterThanOrEqual(asked);
-        expect(reached(sourceMinor - 1n)).toBeLessThan(asked);
+        expect(reached(sourceMinor)).toBeGreaterThanOrEqual(requested);
+        expect(reached(sourceMinor - 1n)).toBeLessThan(requested);
       }),
       { numRuns: 1_000 },
     );

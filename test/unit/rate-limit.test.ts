@@ -64,9 +64,9 @@ describe('a quota', () => {
         if (last === undefined) return;
         const { atMs, fullAt, remaining, fullInMs, retryInMs } = last;
         const isAllowedAt = (count: number, later: number) => {
-          const asked = Array.from({ length: count }, () => atMs + later);
+          const requests = Array.from({ length: count }, () => atMs + later);
           let state = fullAt;
-          return asked.every((time) => {
+          return requests.every((time) => {
             const taken = takeRequest(quota, state, time);
             state = taken.fullAt;
             return taken.isAllowed;
@@ -107,9 +107,9 @@ describe('a limiter', () => {
 
   test('reports in structured fields what is allowed and what is left', () => {
     const { pass } = createWatched();
-    const told = [pass('a'), pass('a'), pass('a'), pass('a')].map(({ headers }) => headers);
+    const headersSent = [pass('a'), pass('a'), pass('a'), pass('a')].map(({ headers }) => headers);
     const policy = { 'RateLimit-Policy': '"default";q=3;w=2' };
-    expect(told).toEqual([
+    expect(headersSent).toEqual([
       { ...policy, RateLimit: '"default";r=2;t=1' },
       { ...policy, RateLimit: '"default";r=1;t=1' },
       { ...policy, RateLimit: '"default";r=0;t=2' },
@@ -168,10 +168,10 @@ describe('a limiter', () => {
 
   test('charges items afterwards beyond what is left, and refuses more until that has refilled', () => {
     const { limiter, advance } = createWatched();
-    const owed = limiter.takeItems('a', 22_000, 'afterwards');
-    expect(owed.refusal).toBeUndefined();
-    expect(owed.headers['RateLimit']).toBe('"default";r=3;t=0, "items";r=0;t=22');
-    expect(Object.keys(owed.headers)).not.toContain('Retry-After');
+    const admission = limiter.takeItems('a', 22_000, 'afterwards');
+    expect(admission.refusal).toBeUndefined();
+    expect(admission.headers['RateLimit']).toBe('"default";r=3;t=0, "items";r=0;t=22');
+    expect(Object.keys(admission.headers)).not.toContain('Retry-After');
     const codes = () => limiter.takeItems('a', 1).refusal?.code;
     expect(codes()).toBe('rate_limited');
     advance(1_000);

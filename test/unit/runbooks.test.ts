@@ -66,9 +66,9 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
     const linked = [...text.matchAll(/\[(Corridor\w+)\]\((#\w+)\)/g)].map(([, name]) => name);
     const known = alerts.filter(({ alert }) => linked.includes(alert));
     expect(known).toHaveLength(linked.length);
-    const asked = metricsNamedIn(known.map(({ expr }) => expr));
+const alertMetrics = metricsNamedIn(known.map(({ expr }) => expr));
     if (text.includes('no alert waits for it')) expect(linked).toEqual([]);
-    else expect(families.filter((name) => asked.has(name))).not.toEqual([]);
+    else expect(families.filter((name) => alertMetrics.has(name))).not.toEqual([]);
   });
 
   it('uses only commands and services that exist', () => {

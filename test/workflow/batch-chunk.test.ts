@@ -58,13 +58,13 @@ async function timersOf(handle: Handle): Promise<number> {
 }
 
 describe('a chunk', () => {
-  it('ends when nothing is open', async () => {
+  it('ends when none of its items is open', async () => {
     const script = new ScriptedBatch();
     await drive(script, toItsEnd);
     expect(script.names).toEqual(['submitChunk', 'applyChunkEvents']);
   });
 
-  it('gives the rail what is open and ends when that is settled', async () => {
+  it('submits its open items to the rail and ends when they are settled', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ unsent: 500 });
     script.inbox.push(standing({ sent: 200 }), standing());
@@ -75,7 +75,7 @@ describe('a chunk', () => {
     expect(script.names).toEqual(['submitChunk', 'applyChunkEvents', 'applyChunkEvents']);
   });
 
-  it('looks again when it is nudged while it finishes', async () => {
+  it('checks its inbox again when it is signaled while it finishes', async () => {
     const script = new ScriptedBatch({
       applyChunkEvents: async () => {
         if (script.countOf('applyChunkEvents') === 1) {
@@ -93,7 +93,7 @@ describe('a chunk', () => {
 });
 
 describe('a chunk whose rail is silent', () => {
-  it('polls it ten seconds after, then ever more seldom, and holds no slot meanwhile', async () => {
+  it('polls it after ten seconds, then less and less often, and occupies no worker slot meanwhile', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 1 });
     let polls = 0;
@@ -108,12 +108,12 @@ describe('a chunk whose rail is silent', () => {
       await handle.result();
     };
     await drive(script, test, isLong);
-    const rests = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
-    expect(script.inputsOf('suspendChunk')).toMatchObject(rests);
-    expect(rests.at(-1)).toEqual({ forMs: 15 * minuteMs });
+const pauses = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
+    expect(script.inputsOf('suspendChunk')).toMatchObject(pauses);
+expect(pauses.at(-1)).toEqual({ forMs: 15 * minuteMs });
   });
 
-  it('is woken by news before it asks', async () => {
+  it('is woken by a report before it polls', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 1 });
     await drive(script, async (handle) => {
@@ -125,17 +125,17 @@ describe('a chunk whose rail is silent', () => {
     expect(script.countOf('pollChunk')).toBe(0);
   });
 
-  it('rests for ten seconds again after news of some of it', async () => {
+  it('resets its pause to ten seconds after a report about some of its items', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 2 });
     await drive(
       script,
       async (handle) => {
         await server.sleep(hourMs);
-        const rested = script.nextCall('suspendChunk');
+const paused = script.nextCall('suspendChunk');
         script.inbox.push(standing({ sent: 1 }));
         await nudge(handle);
-        await rested;
+await paused;
         expect(script.inputsOf('suspendChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
         script.inbox.push(standing());
         await nudge(handle);
@@ -145,7 +145,7 @@ describe('a chunk whose rail is silent', () => {
     );
   });
 
-  it('does not rest when news came just before', async () => {
+  it('does not pause when a report arrived just before', async () => {
     const script = new ScriptedBatch({
       suspendChunk: async () => {
         script.inbox.push(standing());
@@ -160,9 +160,9 @@ describe('a chunk whose rail is silent', () => {
     expect(script.countOf('suspendChunk')).toBe(1);
   });
 
-  it('goes on when even the poll fails', async () => {
+  it('continues when the poll fails too', async () => {
     const script = new ScriptedBatch({
-      pollChunk: () => Promise.reject(new Error('The rail is away.')),
+      pollChunk: () => Promise.reject(new Error('The rail is unreachable.')),
     });
     script.stands = standing({ sent: 1 });
     await drive(script, async (handle) => {
@@ -176,7 +176,7 @@ describe('a chunk whose rail is silent', () => {
 });
 
 describe('a chunk hands over', () => {
-  it('what the rail does not answer for ten minutes, after it has asked again', async () => {
+  it('items that the rail does not answer for ten minutes, after retrying them', async () => {
     const handedMs: number[] = [];
     const startedMs = await server.now();
     const script = new ScriptedBatch({
@@ -206,7 +206,7 @@ describe('a chunk hands over', () => {
     expect((handedMs[0] ?? 0) - startedMs).toBeLessThan(30 * minuteMs);
   });
 
-  it('what waits for a person, at once', async () => {
+  it('items that wait for a person, at once', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 1, stuck: 2 });
     script.inbox.push(standing({ sent: 1, stuck: 2 }), standing());
@@ -223,7 +223,7 @@ describe('a chunk hands over', () => {
     expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'stuck' }]);
   });
 
-  it('everything when a bug keeps it from settling as one', async () => {
+  it('all items when a bug keeps it from applying the reports', async () => {
     const script = new ScriptedBatch({
       applyChunkEvents: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
     });
@@ -233,12 +233,12 @@ describe('a chunk hands over', () => {
   });
 });
 
-describe('a chunk that the rail does not take', () => {
-  it('settles what it has taken before, and tries again', async () => {
+describe('a chunk that cannot be submitted', () => {
+  it('settles the items that the rail accepted before, and tries again', async () => {
     let isAway = true;
     const script = new ScriptedBatch({
       submitChunk: async () => {
-        if (isAway) throw new Error('The rail is away.');
+        if (isAway) throw new Error('The rail is unreachable.');
         script.stands = standing({ sent: 1 });
         return script.look();
       },
@@ -255,7 +255,7 @@ describe('a chunk that the rail does not take', () => {
     });
   });
 
-  it('hands over what has no answer for too long, although its submission fails', async () => {
+  it('hands over items that have had no answer for too long, although its submission fails', async () => {
     const script = new ScriptedBatch({
       submitChunk: () => Promise.reject(ApplicationFailure.nonRetryable('an unreadable answer')),
       handOverChunk: async () => {
@@ -268,7 +268,7 @@ describe('a chunk that the rail does not take', () => {
     expect(script.countOf('handOverChunk')).toBe(1);
   });
 
-  it('because it is paused waits until it is resumed', async () => {
+  it('because its batch is paused waits until it is resumed', async () => {
     let isPaused = true;
     const script = new ScriptedBatch({
       submitChunk: async () => {
@@ -297,7 +297,7 @@ describe('a chunk that the rail does not take', () => {
 });
 
 describe('a chunk with a long history', () => {
-  it('goes on in a new run', async () => {
+  it('continues in a new run', async () => {
     let firstRun = '';
     const script = new ScriptedBatch({
       suspendChunk: async () => {

@@ -36,7 +36,7 @@ afterAll(async () => {
   await store.drop();
 });
 
-type Asked = {
+type RideOptions = {
   readonly count: number;
   readonly mode?: BatchMode;
   readonly funds?: bigint;
@@ -46,7 +46,7 @@ type Asked = {
 
 /** Requests a batch and runs its workflows with everything that they need. */
 async function ride(
-  { count, mode = 'best_effort', funds = 10n ** 9n, rail = new QuietRail(), instead = {} }: Asked,
+  { count, mode = 'best_effort', funds = 10n ** 9n, rail = new QuietRail(), instead = {} }: RideOptions,
   take: (batchId: string) => Promise<void>,
 ): Promise<string | undefined> {
   const { database } = store;
@@ -76,7 +76,7 @@ async function ride(
 
 /** Waits until the rail has received every payout; returns their IDs in the order of the request. */
 async function untilSent(batchId: string, count: number): Promise<readonly string[]> {
-  return eventually('the rail to have everything', 20_000, async () => {
+  return eventually('the rail has received every payout', 20_000, async () => {
     const items = await statusesOfItems(store.database, batchId);
     const ids = items.filter(({ status }) => status === 'sent').map(({ id }) => id);
     return ids.length === count ? ids : undefined;
@@ -109,14 +109,14 @@ const resultOf = (workflowId: string) => server.client.workflow.getHandle(workfl
  * processor then, the next event that the server knows is the workflow's own timeout, years later.
  */
 async function untilCompleted(workflowIds: readonly string[]): Promise<void> {
-  await eventually('its workflows to be completed', 60_000, async () => {
+  await eventually('the workflows are completed', 60_000, async () => {
     const handles = workflowIds.map((id) => server.client.workflow.getHandle(id));
     const found = await Promise.all(handles.map((handle) => handle.describe()));
     return found.every(({ status }) => status.name === 'COMPLETED') ? true : undefined;
   });
 }
 
-describe('the histories of a batch name no person and replay, when it is', () => {
+describe('the histories of a batch contain no personal data and replay, when it is', () => {
   it('settled, of several chunks', async () => {
     const count = chunkSize + 1;
     const status = await ride({ count }, async (batchId) => {
@@ -168,8 +168,8 @@ describe('the histories of a batch name no person and replay, when it is', () =>
   });
 
   it('refused as a whole', async () => {
-    const asked = { count: 2, mode: 'all_or_nothing', funds: 1_500n } as const;
-    const status = await ride(asked, async (batchId) => {
+const options = { count: 2, mode: 'all_or_nothing', funds: 1_500n } as const;
+const status = await ride(options, async (batchId) => {
       await startBatch(server.client, batchId);
       await resultOf(batchId);
       await keepHistory(server, 'batch-refused', batchId);

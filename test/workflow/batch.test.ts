@@ -68,7 +68,7 @@ function createGate() {
 }
 
 describe('a batch', () => {
-  it('is decided chunk by chunk, and starts those with something to do', async () => {
+  it('is decided chunk by chunk, and starts the chunks with open items', async () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 0) return script.look({ unsent: 2 });
@@ -84,7 +84,7 @@ describe('a batch', () => {
     expect(script.countOf('decideBatch')).toBe(0);
   });
 
-  it('looks at once when a chunk has ended', async () => {
+  it('checks its progress at once when a chunk has ended', async () => {
     const script = new ScriptedBatch({ acceptChunk: async () => standing({ sent: 1 }) });
     script.stands = standing({ sent: 1 });
     await drive(script, async (handle) => {
@@ -97,7 +97,7 @@ describe('a batch', () => {
     });
   });
 
-  it('decides what a worker that was stopped has left undecided', async () => {
+  it('decides items that a stopped worker has left undecided', async () => {
     const script = new ScriptedBatch({
       readBatch: async () => ({
         ...script.plan('best_effort'),
@@ -109,7 +109,7 @@ describe('a batch', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject([...everyChunk, ...everyChunk]);
   });
 
-  it('leaves a chunk to the workflow that carries it already', async () => {
+  it('leaves a chunk to its workflow that is already running', async () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => script.look(number === 1 ? {} : standing()),
     });
@@ -130,7 +130,7 @@ describe('a batch', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
   });
 
-  it('of all or nothing is decided as one before its chunks', async () => {
+  it('in all_or_nothing mode is decided as a whole before its chunks', async () => {
     const script = new ScriptedBatch({
       readBatch: async () => script.plan('all_or_nothing'),
     });
@@ -144,7 +144,7 @@ describe('a batch', () => {
     ]);
   });
 
-  it('hands over a chunk that a bug keeps from being decided, and goes on', async () => {
+  it('hands over a chunk that cannot be decided because of a bug, and continues', async () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 1) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
@@ -156,7 +156,7 @@ describe('a batch', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
   });
 
-  it('goes through all of it again after it was terminated', async () => {
+  it('processes every chunk again after it was terminated', async () => {
     const gate = createGate();
     let runs = 0;
     const script = new ScriptedBatch({
@@ -180,8 +180,8 @@ describe('a batch', () => {
   });
 });
 
-describe('a batch that is canceled', () => {
-  it('before anything was decided answers when every chunk was canceled', async () => {
+describe('the cancellation of a batch', () => {
+  it('before any decision returns after every chunk was canceled', async () => {
     const script = new ScriptedBatch();
     await server.withWorkers(script.activities, async () => {
       await cancel(script);
@@ -194,15 +194,15 @@ describe('a batch that is canceled', () => {
     expect(script.countOf('cancelChunk')).toBe(3);
   });
 
-  it('while it is decided answers when every chunk was canceled', async () => {
+  it('during the decision returns after every chunk was canceled', async () => {
     let answered: Promise<unknown> | undefined;
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 1) {
-          const asked = await handleOf(script).startUpdate(cancelBatchUpdate, {
+const update = await handleOf(script).startUpdate(cancelBatchUpdate, {
             waitForStage: 'ACCEPTED',
           });
-          answered = asked.result().then(() => script.inputsOf('cancelChunk'));
+answered = update.result().then(() => script.inputsOf('cancelChunk'));
         }
         return script.look();
       },
@@ -212,7 +212,7 @@ describe('a batch that is canceled', () => {
     expect(script.inputsOf('acceptChunk')).toMatchObject(everyChunk);
   });
 
-  it('while an earlier one is under way cancels once more', async () => {
+  it('during an earlier cancellation cancels every chunk once more', async () => {
     const gate = createGate();
     const script = new ScriptedBatch({
       cancelChunk: async () => {
@@ -231,7 +231,7 @@ describe('a batch that is canceled', () => {
     expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
   });
 
-  it('after its workflow has ended starts it again', async () => {
+  it('after the end of its workflow starts the workflow again', async () => {
     const script = new ScriptedBatch();
     await drive(script, async (handle) => {
       await handle.result();
@@ -241,7 +241,7 @@ describe('a batch that is canceled', () => {
     });
   });
 
-  it('cancels the other chunks when a bug keeps one from it, and says that it failed', async () => {
+  it('cancels the other chunks when a bug prevents one, and reports the failure', async () => {
     const script = new ScriptedBatch({
       cancelChunk: async ({ number }) => {
         if (number === 0) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
@@ -262,7 +262,7 @@ describe('a batch that waits', () => {
     server = await startTimeSkipping();
   });
 
-  it('stays open until it is over, looks less and less often, and says what came of it', async () => {
+  it('stays open until it is over, checks less and less often, and shows the outcome', async () => {
     const script = new ScriptedBatch({
       readBatch: async () => ({
         ...script.plan('best_effort'),

@@ -167,7 +167,7 @@ describe('a payout', () => {
 
   it.each([
     {
-      place: 'the answer to its submission',
+      place: 'the response to its submission',
       script: () =>
         silentFor(dayMs, { submitPayouts: () => Promise.reject(retryLater('no answer')) }),
       lastStep: 'submitPayouts',
@@ -193,13 +193,13 @@ describe('a payout', () => {
       lastStep: 'parkPayout',
       shown: parked,
     },
-  ] as const)('that waits for $place goes on in a new run', async (waiting) => {
+  ] as const)('that waits for $place continues in a new run', async (waiting) => {
     const script = waiting.script();
     const there = script.nextCall(waiting.lastStep);
     await drive(script, async () => {
       await there;
       const before = await untilNewRun(script.id, wake(script));
-      await eventually('it shows that again', patienceMs, async () =>
+      await eventually('the new run shows the same details', patienceMs, async () =>
         waiting.shown === parked && !(await shownOf(script.id)).details.includes('Needs a person')
           ? undefined
           : true,
@@ -211,7 +211,7 @@ describe('a payout', () => {
     });
   });
 
-  it('shows nobody in its new run what was resolved meanwhile', async () => {
+  it('does not show in its new run that a person is needed when that was resolved meanwhile', async () => {
     const script = silentFor(0, {
       decidePayouts: async () => {
         if (script.row.status === 'pending') return script.move('processing');
@@ -223,7 +223,7 @@ describe('a payout', () => {
     await drive(script, async () => {
       await there;
       await untilNewRun(script.id, wake(script));
-      await eventually('nobody is needed', patienceMs, async () =>
+      await eventually('no person is needed', patienceMs, async () =>
         (await shownOf(script.id)).needsAttention === false ? true : undefined,
       );
       expect(await shownOf(script.id)).toMatchObject(notParked);
@@ -231,18 +231,18 @@ describe('a payout', () => {
     });
   });
 
-  it('answers everybody who asks, whichever run they ask', async () => {
+  it('answers every update, whichever run receives it', async () => {
     const script = silentFor(0);
     const there = script.nextCall('parkPayout');
     const request = [newId('operatorAction')];
-    let asked = 0;
+let requested = 0;
     let carriedOut = 0;
     await drive(
       script,
       async () => {
         await there;
         const before = await untilNewRun(script.id, async () => {
-          const asking = [1, 2, 3].map(() =>
+const updates = [1, 2, 3].map(() =>
             runUpdate(
               server.client,
               startable(script),
@@ -250,8 +250,8 @@ describe('a payout', () => {
               20_000,
             ),
           );
-          asked += asking.length;
-          for (const answer of await Promise.all(asking)) {
+requested += updates.length;
+          for (const answer of await Promise.all(updates)) {
             expect(answer).toMatchObject({ outcome: 'refused', detail: 'not now' });
           }
         });
@@ -268,7 +268,7 @@ describe('a payout', () => {
         },
       },
     );
-    expect(carriedOut).toBe(asked);
+expect(carriedOut).toBe(requested);
   });
 });
 
@@ -283,7 +283,7 @@ describe('a chunk', () => {
   const wake = (script: ScriptedBatch) => () =>
     wakeChunks(server.client, [{ batchId: script.batchId, number: 0 }]);
 
-  it('that waits for its rail goes on in a new run', async () => {
+  it('that waits for its rail continues in a new run', async () => {
     const script = new ScriptedBatch();
     script.stands = standing({ sent: 1 });
     await drive(script, async (workflowId) => {
@@ -298,9 +298,9 @@ describe('a chunk', () => {
 
 describe('the deliveries of an endpoint', () => {
   it.each([
-    { place: 'that is owed more at once', nextInMs: 0 },
+    { place: 'with more attempts due at once', nextInMs: 0 },
     { place: 'that waits for its next attempt', nextInMs: 60 * 60 * 1000 },
-  ])('$place go on in a new run', async ({ nextInMs }) => {
+  ])('$place continue in a new run', async ({ nextInMs }) => {
     const endpointId = newId('webhookEndpoint');
     const workflowId = `webhook/${endpointId}`;
     let isOver = false;
@@ -317,10 +317,10 @@ describe('the deliveries of an endpoint', () => {
   });
 });
 
-describe('what runs on a schedule', () => {
+describe('scheduled workflows', () => {
   const names = ['sweep', 'retention', 'statement', 'refreshRates', 'balances'];
 
-  it('may stay open as long as an outage takes', async () => {
+  it('have no timeout, so that they can outlast an outage', async () => {
     const { schedule } = server.client;
     await upsertSchedules(server.client);
     for (const name of names) {
@@ -331,7 +331,7 @@ describe('what runs on a schedule', () => {
     }
   });
 
-  it('reads statements when what was booked before midnight has arrived, or was polled', async () => {
+  it('read statements late enough that payments booked before midnight have been reported or polled', async () => {
     const { schedule } = server.client;
     await upsertSchedules(server.client);
     const { info } = await schedule.getHandle('statement').describe();
@@ -341,7 +341,7 @@ describe('what runs on a schedule', () => {
     expect(new Set(hours)).toEqual(new Set([2]));
   });
 
-  it('runs over and over', async () => {
+  it('can run many times under one workflow ID', async () => {
     const activities = {
       sweep: async () => undefined,
       purge: async () => 0,

@@ -75,8 +75,8 @@ async function listen(accountId: string): Promise<void> {
 /** Personal data that no history may contain; keepHistory checks for it. */
 const iban = beneficiary.iban;
 
-const operate = (row: PayoutRow, asked: OperatorCommand) =>
-  command({ database: store.database, temporal: server.client }, row.id, asked);
+const operate = (row: PayoutRow, requested: OperatorCommand) =>
+  command({ database: store.database, temporal: server.client }, row.id, requested);
 
 async function callBack(
   accountId: string,
@@ -95,7 +95,7 @@ async function callBack(
   for (const row of woken) await wakePayout(server.client, row);
 }
 
-describe('the history of a payout names no person and replays, when the payout is', () => {
+describe('the history of a payout contains no personal data and replays, when the payout is', () => {
   it('settled by callback', async () => {
     const status = await ride('settled-by-callback', {}, async ({ handle, tell }) => {
       await server.sleep(halfAMinuteMs);
@@ -120,7 +120,7 @@ describe('the history of a payout names no person and replays, when the payout i
     expect(status).toBe('settled');
   });
 
-  it('settled by a callback while its submission has no answer', async () => {
+  it('settled by a callback while its submission is unanswered', async () => {
     const way = 'settled-while-submitted';
     const rail = new QuietRail({ answers: false });
     const status = await ride(way, { rail }, async ({ handle, tell }) => {
@@ -182,7 +182,7 @@ describe('the history of a payout names no person and replays, when the payout i
     expect(status).toBe('settled');
   });
 
-  it('canceled by its customer while its submission has no answer', async () => {
+  it('canceled by its customer while its submission is unanswered', async () => {
     const rail = new QuietRail({ answers: false, voids: true });
     const status = await ride('canceled', { rail }, async ({ row, handle }) => {
       await server.sleep(halfAMinuteMs);

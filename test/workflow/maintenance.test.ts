@@ -13,19 +13,19 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 /** An activity that fails until this much time has passed, and the times at which it was called. */
-function awayFor<T>(outageMs: number, answer: T) {
+function failingFor<T>(outageMs: number, answer: T) {
   const timesMs: number[] = [];
-  const ask = async (): Promise<T> => {
+const run = async (): Promise<T> => {
     const nowMs = await server.now();
     timesMs.push(nowMs);
-    if (nowMs - (timesMs[0] ?? 0) < outageMs) throw new Error('The database is away.');
+    if (nowMs - (timesMs[0] ?? 0) < outageMs) throw new Error('The database is unreachable.');
     return answer;
   };
   const pausesMs = () => timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
-  return { ask, pausesMs };
+return { run, pausesMs };
 }
 
-describe('what runs on a schedule', () => {
+describe('a scheduled workflow', () => {
   it.each([
     { name: 'sweep', activity: 'sweep', longestPauseMs: 10_000 },
     { name: 'retention', activity: 'purge', longestPauseMs: minuteMs },
@@ -33,10 +33,10 @@ describe('what runs on a schedule', () => {
     { name: 'refreshRates', activity: 'refreshRates', longestPauseMs: minuteMs },
     { name: 'balances', activity: 'compareBalances', longestPauseMs: minuteMs },
   ] as const)(
-    '$name waits for the end of an outage',
+    '$name waits out an outage',
     async ({ name, activity, longestPauseMs }) => {
-      const { ask, pausesMs } = awayFor(20 * minuteMs, 7);
-      const activities: Partial<Activities> = { [activity]: ask };
+const { run, pausesMs } = failingFor(20 * minuteMs, 7);
+      const activities: Partial<Activities> = { [activity]: run };
       await server.withWorkers(activities, async () => {
         const options = { workflowId: name, taskQueue: taskQueues.payouts };
         const handle = await server.client.workflow.start(name, options);

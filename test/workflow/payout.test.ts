@@ -100,7 +100,7 @@ describe('a callback', () => {
     expect(names).toEqual(['decidePayouts', 'submitPayouts', 'applyRailEvents']);
   });
 
-  it('that comes twice settles once', async () => {
+  it('that arrives twice settles once', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await untilSent();
@@ -112,7 +112,7 @@ describe('a callback', () => {
     expect(script.callsOf('pollRail')).toEqual([]);
   });
 
-  it('that comes before the rail answers settles without a timer', async () => {
+  it('that arrives before the response of the rail settles without a timer', async () => {
     const script = scripted({
       submitPayouts: async () => {
         const settled = script.nextCall('applyRailEvents');
@@ -142,7 +142,7 @@ describe('a callback', () => {
     expect(script.callsOf('pollRail')).toEqual([]);
   });
 
-  it('that comes while an earlier one is applied is not lost', async () => {
+  it('that arrives while an earlier one is being applied is not lost', async () => {
     const script = scripted({
       applyRailEvents: async () => {
         // A local activity delays the signal; a regular one does not.
@@ -164,7 +164,7 @@ describe('a callback', () => {
 });
 
 describe('a rail that does not call back', () => {
-  it('is polled after a minute, then at pauses that double up to an hour, at no cost in history', async () => {
+  it('is polled after a minute, then at pauses that double up to an hour, without growing the history', async () => {
     const timesMs: number[] = [await server.now()];
     const script = scripted({
       pollRail: async () => {
@@ -184,7 +184,7 @@ describe('a rail that does not call back', () => {
     ]);
   });
 
-  it('is not asked again after a callback between two polls', async () => {
+  it('is not polled again after a callback between two polls', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await server.sleep(hourMs);
@@ -198,7 +198,7 @@ describe('a rail that does not call back', () => {
     });
   });
 
-  it('needs a person once its time is over, and the payout settles when it speaks at last', async () => {
+  it('needs a person after the deadline, and the payout settles when the rail reports at last', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
       expect(await shownTo(handle)).toMatchObject({
@@ -282,7 +282,7 @@ describe('a submission', () => {
 });
 
 describe('the decision', () => {
-  it('is answered while the payout goes on', async () => {
+  it('is returned while the payout continues', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await expect(handle.executeUpdate(acceptUpdate)).resolves.toMatch(/^(processing|sent)$/);
@@ -301,7 +301,7 @@ describe('the decision', () => {
     expect(names).toEqual(['decidePayouts']);
   });
 
-  it('is left alone when another driver has the payout', async () => {
+  it('is not made when another driver has the payout', async () => {
     const script = scripted({ decidePayouts: async () => [] });
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('superseded');
@@ -312,7 +312,7 @@ describe('the decision', () => {
   it('survives a database that fails every local attempt', async () => {
     const script = scripted({
       decidePayouts: async () => {
-        if (script.callsOf('decidePayouts').length <= 7) throw new Error('the database is away');
+        if (script.callsOf('decidePayouts').length <= 7) throw new Error('the database is unreachable');
         return script.move('processing');
       },
     });
@@ -327,8 +327,8 @@ describe('the decision', () => {
   });
 });
 
-describe('a payout whose driver changes on the way', () => {
-  it('is let go at the next step', async () => {
+describe('a payout whose driver changes meanwhile', () => {
+  it('is abandoned by its workflow at the next step', async () => {
     const script = scripted({ applyRailEvents: async () => [] });
     await drive(script, async (handle) => {
       await untilSent();
@@ -354,7 +354,7 @@ describe('a settled payout', () => {
     expect(script.callsOf('submitPayouts').length).toBe(1);
   });
 
-  it('that is started without a nudge applies what lies in its inbox', async () => {
+  it('that is started without a signal applies the reports in its inbox', async () => {
     const script = scripted();
     script.move('settled');
     script.inbox.push('returned');
@@ -363,7 +363,7 @@ describe('a settled payout', () => {
     });
   });
 
-  it('that is started by mistake ends without a step', async () => {
+  it('that is started by mistake ends without further steps', async () => {
     const script = scripted();
     script.move('settled');
     await drive(script, async (handle) => {

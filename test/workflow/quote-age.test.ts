@@ -57,17 +57,17 @@ describe('a quoted payout', () => {
     return payoutOf(database, account.id, id);
   }
 
-  it('whose workflow comes to it after six minutes is refused: its rate was not promised so long', async () => {
+  it('that is decided six minutes late is refused, because its rate was not promised that long', async () => {
     const row = await decideAfter(6 * 60_000);
     expect(row).toMatchObject({ status: 'failed', refusal: { code: 'quote_expired' } });
     expect(row.sourceMinor).toBeNull();
   });
 
-  it('whose workflow comes to it after four minutes is accepted', async () => {
+  it('that is decided four minutes late is accepted', async () => {
     expect(await decideAfter(4 * 60_000)).toMatchObject({ status: 'settled', refusal: null });
   });
 
-  it('whose workflow comes to it at once is accepted', async () => {
+  it('that is decided at once is accepted', async () => {
     expect(await decideAfter(0)).toMatchObject({ status: 'settled', refusal: null });
   });
 });

@@ -77,7 +77,7 @@ async function tracesOf({ id, accountId }: PayoutRow) {
   return { status, passed: statusHistory(row).length, attentionReason, postings, ...counts };
 }
 
-describe('a step that fails leaves nothing behind and succeeds when it is repeated: it fails at', () => {
+describe('a failed step leaves no trace and succeeds when it is repeated: it fails at', () => {
   const places = {
     'a posting': 'before insert on ledger_entries',
     'the mark that the fact is applied': 'before update of applied_facts on payouts',
@@ -130,7 +130,7 @@ class DeafRail extends QuietRail {
   };
 }
 
-it('a payout whose outcome is unknown stays held, and is sent again under its one key', async () => {
+it('a payout whose outcome is unknown stays held, and is sent again with the same key', async () => {
   const rail = new DeafRail();
   const activities = activitiesWith(rail);
   const row = await accepted(activities);
@@ -147,22 +147,22 @@ it('a payout whose outcome is unknown stays held, and is sent again under its on
   expect(await tracesOf(row)).toEqual(before);
 });
 
-it('nobody approves what they have proposed: neither a worker nor the database lets it pass', async () => {
+it('no operator approves their own proposal: both the worker and the database refuse it', async () => {
   const activities = activitiesWith(new QuietRail(), 0n);
   const row = await accepted(activities);
   const { id } = row;
   await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
   await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
-  const asked = async (command: OperatorCommand, operator?: string) => {
+const request = async (command: OperatorCommand, operator?: string) => {
     const input = await requested(test, id, command, operator);
     return { input, run: () => attempt(() => activities.executeCommand(input)) };
   };
-  const proposed = await asked({ kind: 'markSettled', evidence: 'MT940, line 7' });
+const proposed = await request({ kind: 'markSettled', evidence: 'MT940, line 7' });
   expect((await proposed.run()).result).toMatchObject({ outcome: 'proposed' });
   const before = await tracesOf(row);
   const approves = proposed.input.action;
   const approve = { kind: 'approve', proposal: approves } as const;
-  const own = await asked(approve);
+const own = await request(approve);
   const forged = recordAction(test.worker, {
     ...{ id: own.input.action, subjectId: id, actorKind: 'operator', ...signature },
     ...{ command: approve, outcome: 'done', detail: '', approves },
@@ -173,12 +173,12 @@ it('nobody approves what they have proposed: neither a worker nor the database l
   const answer = await own.run().then(({ result }) => result.detail, String);
   expect(answer).toContain('You proposed this yourself');
   expect(await tracesOf(row)).toMatchObject({ ...before, audited: 2 });
-  const other = await asked(approve, 'barbara');
+const other = await request(approve, 'barbara');
   expect((await other.run()).result).toMatchObject({ outcome: 'done' });
   expect(await tracesOf(row)).toMatchObject({ status: 'settled', audited: 3 });
 });
 
-it('a cancellation that was judged before the submission began is judged again', async () => {
+it('a cancellation that was checked before the submission began is checked again', async () => {
   const { database } = test;
   const activities = activitiesWith(new QuietRail());
   const row = await accepted(activities);
@@ -209,7 +209,7 @@ it('a cancellation that was judged before the submission began is judged again',
   await expect(canceled).rejects.toThrow('was sent or its case changed meanwhile');
 });
 
-it('a command that is repeated after a crash answers what was done, and does it once', async () => {
+it('a command that is repeated after a crash returns the first result and has no second effect', async () => {
   const activities = activitiesWith(new QuietRail());
   const row = await accepted(activities);
   const { id } = row;

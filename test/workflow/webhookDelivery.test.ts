@@ -51,7 +51,7 @@ describe('the delivery workflow of an endpoint', () => {
     expect(ladderMs / dayMs).toBeGreaterThan(2.9);
   });
 
-  it('takes what is due at a signal and sleeps again until the next attempt', async () => {
+  it('attempts due deliveries at a signal and sleeps again until the next attempt', async () => {
     const timesMs: number[] = [];
     const deliverDue: DeliverDue = async () => {
       const nowMs = await server.now();
@@ -70,11 +70,11 @@ describe('the delivery workflow of an endpoint', () => {
     ]);
   });
 
-  it('waits for the end of an outage, and looks every ten seconds whether it is over', async () => {
+  it('waits out an outage, and retries every ten seconds', async () => {
     const timesMs: number[] = [];
     const deliverDue: DeliverDue = async () => {
       timesMs.push(await server.now());
-      if (timesMs.length < 20) throw new Error('The database is away.');
+      if (timesMs.length < 20) throw new Error('The database is unreachable.');
       return { nextInMs: null };
     };
     await drive(deliverDue, async (endpointId) => {
@@ -85,19 +85,19 @@ describe('the delivery workflow of an endpoint', () => {
     expectPauses(pausesMs, [1_000, 2_000, 4_000, 8_000, ...tenSeconds]);
   });
 
-  it('looks again when a signal comes with the last attempt', async () => {
-    let looks = 0;
+  it('checks again when a signal arrives during the last attempt', async () => {
+let checks = 0;
     const endpointId = newId('webhookEndpoint');
     const deliverDue: DeliverDue = async () => {
-      looks += 1;
-      if (looks === 1) await handleOf(endpointId).signal(deliverSignal);
+checks += 1;
+if (checks === 1) await handleOf(endpointId).signal(deliverSignal);
       return { nextInMs: null };
     };
     await server.withWorkers({ deliverDue }, async () => {
       await wakeEndpoint(server.client, endpointId);
       await handleOf(endpointId).result();
     });
-    expect(looks).toBe(2);
+expect(checks).toBe(2);
   });
 });
 
