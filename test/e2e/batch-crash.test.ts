@@ -55,7 +55,7 @@ async function expectSameEnding(batch: OrderedBatch, annotate: Annotate): Promis
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 }
 
-it('ends as its orders say when nobody disturbs it', () => {
+it('a batch ends as its orders say when no process fails', () => {
   expect(undisturbed.items).toMatchObject(expectedItems(items));
   expect(undisturbed.batch).toMatchObject({
     status: 'completed',
@@ -65,7 +65,7 @@ it('ends as its orders say when nobody disturbs it', () => {
   expect(undisturbed.missingSequences).toBe(0n);
 });
 
-describe('kill -9 in the middle of a batch changes nothing of its end', () => {
+describe('a batch has the same result after kill -9', () => {
   // The rows show when each moment has come; none is after the end, as some items settle after two seconds.
   const killed: readonly [PartName, PayoutStatus][] = [
     ['batch-worker', 'processing'],
@@ -75,7 +75,7 @@ describe('kill -9 in the middle of a batch changes nothing of its end', () => {
     ['postgres', 'sent'],
     ['temporal', 'processing'],
   ];
-  it.for(killed)('of %s, with items that are %s', async ([part, status], { annotate }) => {
+  it.for(killed)('of %s while items are %s', async ([part, status], { annotate }) => {
     const batch = await startBatch();
     await batch.untilSome(status);
     await parts.crash(part);
@@ -83,7 +83,7 @@ describe('kill -9 in the middle of a batch changes nothing of its end', () => {
     await expectSameEnding(batch, annotate);
   });
 
-  it('of all five in turn, while items settle second by second', async ({ annotate }) => {
+  it('of all five processes in turn, while items settle gradually', async ({ annotate }) => {
     const batch = await startBatch(20);
     await batch.untilSome('processing');
     for (const part of ['batch-worker', 'api', 'sandbox-bank', 'postgres', 'temporal'] as const) {
@@ -95,7 +95,7 @@ describe('kill -9 in the middle of a batch changes nothing of its end', () => {
   });
 });
 
-it('ends the same, and tells nothing twice, when its worker is replaced in order', async ({
+it('a batch has the same result, and no duplicate webhook, when its worker restarts cleanly', async ({
   annotate,
 }) => {
   const batch = await startBatch();
@@ -106,7 +106,7 @@ it('ends the same, and tells nothing twice, when its worker is replaced in order
   expect(batch.duplicates()).toBe(0);
 });
 
-it('is started by the sweep when Temporal was away as it was taken', async ({ annotate }) => {
+it('a batch is started by the sweep when Temporal was down as it was accepted', async ({ annotate }) => {
   await parts.crash('temporal');
   const batch = await startBatch();
   await parts.start('temporal');

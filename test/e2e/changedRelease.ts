@@ -35,7 +35,7 @@ export async function makeChangedRelease(
     },
   );
   // One step of a payout and two of a chunk.
-  if (places !== 3) throw new Error(`The bundle submits in ${places} places.`);
+  if (places !== 3) throw new Error(`Expected 3 calls to submit in the bundle, found ${places}.`);
   await writeFile(bundle, text);
   return { dist: join(place, 'dist'), env: { TEMPORAL_WORKER_BUILD_ID: buildId } };
 }

@@ -36,9 +36,9 @@ afterAll(async () => {
 });
 
 /** The API's answer, or undefined: a process may stay frozen longer than the client waits. */
-async function answerOf(asked: Promise<ApiAnswer>): Promise<ApiAnswer | undefined> {
+async function answerOf(request: Promise<ApiAnswer>): Promise<ApiAnswer | undefined> {
   try {
-    return await asked;
+return await request;
   } catch (error) {
     if (error instanceof Error && error.name === 'TimeoutError') return undefined;
     throw error;
@@ -67,7 +67,7 @@ async function openCustomer(): Promise<Customer> {
     beneficiary: stored,
     answered,
     insist: (request, idempotencyKey, json) =>
-      eventually(`${request} ${idempotencyKey} is taken`, endLimitMs, async () => {
+      eventually(`${request} ${idempotencyKey} is accepted`, endLimitMs, async () => {
         const answer = await answerOf(client(request, { json, idempotencyKey }));
         if (answer === undefined) return undefined;
         answered.set(answer.status, (answered.get(answer.status) ?? 0) + 1);
@@ -107,17 +107,17 @@ async function expectAllSettled(count: number): Promise<void> {
 const rounds = 100;
 
 it(
-  `no process ends, whenever its connections are cut: ${rounds} rounds`,
+  `no process exits, whenever its connections are cut: ${rounds} rounds`,
   async ({ annotate }) => {
     const pidsBefore = parts.pids();
-    const asked: Promise<string>[] = [];
+const requests: Promise<string>[] = [];
     for (let round = 0; round < rounds; round += 1) {
       if (round % 4 === 0) {
-        asked.push(customer.insist('POST /v1/payouts', `cut-${round}`, itemOf(`Cut ${round}`)));
+requests.push(customer.insist('POST /v1/payouts', `cut-${round}`, itemOf(`Cut ${round}`)));
       }
       if (round % 20 === 0) {
         const payouts = [1, 2, 3].map((n) => itemOf(`Cut ${round}, item ${n}`));
-        asked.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payouts }));
+requests.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payouts }));
       }
       await delay(100);
       line.refuseNew(true);
@@ -126,7 +126,7 @@ it(
       await delay(50);
       line.refuseNew(false);
     }
-    const refused = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
+    const refused = (await Promise.allSettled(requests)).filter(({ status }) => status === 'rejected');
     expect(refused).toEqual([]);
     await annotate(`answers: ${JSON.stringify([...customer.answered])}`);
     await expectAllSettled(rounds / 4 + (rounds / 20) * 3);
@@ -135,7 +135,7 @@ it(
   testLimitMs,
 );
 
-describe('a process that was frozen inside of a transaction', () => {
+describe('a process that was frozen inside a transaction', () => {
   /** Time by which the server ends a transaction that waits for its process; see db/client.ts. */
   const heldLimitMs = 60_000;
 
@@ -156,15 +156,15 @@ describe('a process that was frozen inside of a transaction', () => {
     name: PartName,
     applicationName: string,
     lock: string,
-    ask: () => Promise<unknown>,
+send: () => Promise<unknown>,
   ): Promise<unknown> {
-    let asked: Promise<unknown> = Promise.resolve();
+let response: Promise<unknown> = Promise.resolve();
     await transaction(parts.database, async (sql) => {
       // The test's own transaction may be idle for long on a busy machine.
       await sql`set local idle_in_transaction_session_timeout = '90s'`;
       await sql`set local transaction_timeout = 0`;
       await sql.unsafe(lock);
-      asked = ask();
+response = send();
       await eventually(`${name} waits for a lock`, 60_000, async () => {
         const waiting = await parts.database`
           select from pg_stat_activity
@@ -177,7 +177,7 @@ describe('a process that was frozen inside of a transaction', () => {
     await expect.poll(() => countHeld(applicationName), held).toBeGreaterThan(0);
     await expect.poll(() => countHeld(applicationName), held).toBe(0);
     parts.signal(name, 'SIGCONT');
-    return asked;
+return response;
   }
 
   const balances = () =>

@@ -42,7 +42,7 @@ describe('corridor demo', () => {
     expect(home.processes()).toEqual([]);
   });
 
-  it('can be shown again on the same data', async () => {
+  it('can run again on the same data', async () => {
     const { code, stdout } = await home.run('demo');
     expect(code).toBe(0);
     expect(stdout).toMatch(/^Webhook .* signature verified$/m);

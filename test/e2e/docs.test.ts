@@ -42,7 +42,7 @@ const axeResults = z.object({
 });
 
 describe.concurrent.each(screens)('with $viewport.width pixels, $colorScheme', (screen) => {
-  it.each(paths)('%s fits, is accessible and comes from one origin', async (path) => {
+  it.each(paths)('%s fits the viewport, is accessible and loads from one origin', async (path) => {
     const seen = await visit(browser, apiUrl + path, screen);
     await isShown(seen.page, path);
     const width = await seen.page.evaluate('document.documentElement.scrollWidth');
@@ -55,7 +55,7 @@ describe.concurrent.each(screens)('with $viewport.width pixels, $colorScheme', (
   });
 });
 
-it('are found with a slash at the end as well', async () => {
+it('the pages are also found with a trailing slash', async () => {
   const [first, second] = await Promise.all(
     ['/docs', '/docs/'].map((path) => fetch(apiUrl + path)),
   );
@@ -97,7 +97,7 @@ describe('/docs/reference', () => {
     await page.close();
   });
 
-  it('sends a list with no filter set, and a quote, in the version on the page', async () => {
+  it('sends a list request without filters, and a quote, in the version of the page', async () => {
     const [version] = apiVersions;
     const { page, complaints } = await visit(
       browser,
@@ -126,7 +126,7 @@ async function tryIt(page: Page, summary: string, operation: string) {
 }
 
 describe('a page', () => {
-  it('is where the type of a problem leads, without a script', async () => {
+  it('is the target of the type URL of a problem, without JavaScript', async () => {
     const answer = await stack.client('POST /v1/quotes');
     const context = await browser.newContext({ javaScriptEnabled: false });
     const page = await context.newPage();
@@ -136,7 +136,7 @@ describe('a page', () => {
     await context.close();
   });
 
-  it('shows the language that was chosen on another one', async () => {
+  it('shows the language that was chosen on another page', async () => {
     const context = await browser.newContext();
     const page = await context.newPage();
     await page.goto(`${apiUrl}/docs/quickstart`);
@@ -149,7 +149,7 @@ describe('a page', () => {
     await context.close();
   });
 
-  it('copies its code', async () => {
+  it('copies its code to the clipboard', async () => {
     const context = await browser.newContext({
       permissions: ['clipboard-read', 'clipboard-write'],
     });
@@ -168,7 +168,7 @@ it.each([
   ['/docs?version=2026-11-15', '/docs/reference?version=2026-11-15'],
   ['/docs/guide', '/docs'],
   ['/docs/', undefined],
-])('keeps the address %s', async (address, target) => {
+])('keeps the address %s working', async (address, target) => {
   const answer = await fetch(apiUrl + address, { redirect: 'manual' });
   expect(answer.status).toBe(target === undefined ? 200 : 302);
   expect(answer.headers.get('location') ?? undefined).toBe(target);

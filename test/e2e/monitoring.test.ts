@@ -105,7 +105,7 @@ async function startPrometheus(): Promise<Part> {
   });
 }
 
-async function ask(path: string): Promise<unknown> {
+async function readApi(path: string): Promise<unknown> {
   const response = await fetch(`http://${address}/api/v1/${path}`);
   return response.json();
 }
@@ -114,7 +114,7 @@ async function ask(path: string): Promise<unknown> {
 async function seriesOf(query: string): Promise<number> {
   const end = Date.now() / 1000;
   const range = new URLSearchParams({ query, start: `${end - 300}`, end: `${end}`, step: '5' });
-  const answer = await ask(`query_range?${range.toString()}`);
+  const answer = await readApi(`query_range?${range.toString()}`);
   return queryAnswer.parse(answer, { error: () => `${query}: ${JSON.stringify(answer)}` }).data
     .result.length;
 }
@@ -144,7 +144,7 @@ describe('Prometheus on a running stack', () => {
     await client('POST /v1/webhook_endpoints', { form: endpoint });
     const single = { source_currency: 'USD', amount: '1000', beneficiary: payee };
     await client('POST /v1/payouts', { form: single, idempotencyKey: 'monitored' });
-    await eventually('the batch to be completed', 120_000, async () => {
+    await eventually('the batch is completed', 120_000, async () => {
       const answer = await client(`GET /v1/batches/${batch}`);
       // Every query is answered at every moment of the batch.
       for (const query of dashboardQueries) await seriesOf(query);
@@ -153,9 +153,9 @@ describe('Prometheus on a running stack', () => {
     await expect.poll(queriesWithoutData, { timeout: 60_000 }).toEqual([]);
   });
 
-  it('evaluates every alert without an error, and fires none', async () => {
+  it('evaluates every alert without an error, and no alert fires', async () => {
     const rules = rulesAnswer
-      .parse(await ask('rules?type=alert'))
+      .parse(await readApi('rules?type=alert'))
       .data.groups.flatMap((group) => group.rules);
     expect(new Set(rules.map(({ name }) => name))).toEqual(
       new Set(alerts.map(({ alert }) => alert)),

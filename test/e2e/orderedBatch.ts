@@ -80,7 +80,7 @@ export async function startOrderedBatch(
     reference: referenceOf(index, spreadS),
   }));
   const answer = await client('POST /v1/batches', { json: { payouts }, idempotencyKey: 'once' });
-  if (answer.status !== 202) throw new Error(`The batch was answered ${answer.status}.`);
+  if (answer.status !== 202) throw new Error(`The batch request was answered with ${answer.status}.`);
   const id = textOf(answer, 'id');
 
   return {
@@ -91,20 +91,20 @@ export async function startOrderedBatch(
         whenDatabaseAnswers(async () => {
           const rows = await database<{ status: PayoutStatus }[]>`
             select distinct status from payouts where batch_id = ${id}`;
-          if (rows.every(({ status }) => isFinal(status))) throw new Error(`${id} is over.`);
+          if (rows.every(({ status }) => isFinal(status))) throw new Error(`Every item of ${id} is already final.`);
           return rows.some(({ status }) => status === wanted) ? true : undefined;
         }),
       );
     },
     untilOver: async (limitMs) => {
-      let owed: object = {};
+let pending: object = {};
       await eventually(`${id} is over`, limitMs, () =>
         whenDatabaseAnswers(async () => {
-          owed = await pendingOf(parts, id, account.id);
-          return Object.values(owed).every((count) => count === 0) ? true : undefined;
+pending = await pendingOf(parts, id, account.id);
+          return Object.values(pending).every((count) => count === 0) ? true : undefined;
         }),
       ).catch((error: unknown) => {
-        throw new Error(`Still owed: ${JSON.stringify(owed)}`, { cause: error });
+        throw new Error(`Still pending: ${JSON.stringify(pending)}`, { cause: error });
       });
     },
     ending: async () => ({
@@ -149,16 +149,16 @@ export function distinctEvents({ received }: Receiver): ReadonlySet<string> {
 }
 
 /** Returns undefined while the database is down, so that callers that poll just continue. */
-async function whenDatabaseAnswers<T>(look: () => Promise<T>): Promise<T | undefined> {
+async function whenDatabaseAnswers<T>(query: () => Promise<T>): Promise<T | undefined> {
   try {
-    return await look();
+return await query();
   } catch (error) {
     if (isOutage(error)) return undefined;
     throw error;
   }
 }
 
-type Owed = {
+type Pending = {
   readonly batches: number;
   readonly items: number;
   readonly chunks: number;
@@ -168,9 +168,9 @@ type Owed = {
 };
 
 /** Counts what is open. The slowest query comes last, and is skipped while anything before it is open. */
-async function pendingOf(parts: Processes, batchId: string, accountId: string): Promise<Owed> {
+async function pendingOf(parts: Processes, batchId: string, accountId: string): Promise<Pending> {
   const { database } = parts;
-  const [early] = await database<Pick<Owed, 'batches' | 'items' | 'chunks'>[]>`
+  const [early] = await database<Pick<Pending, 'batches' | 'items' | 'chunks'>[]>`
     select
       (select count(*)::int from batches
         where id = ${batchId} and (status <> 'completed' or open <> 0)) as batches,
@@ -180,7 +180,7 @@ async function pendingOf(parts: Processes, batchId: string, accountId: string): 
         where batch_id = ${batchId} and wake_at is not null) as chunks`;
   const first = exactlyOne(early);
   if (Object.values(first).some((count) => count > 0)) return first;
-  const [late] = await database<Pick<Owed, 'inbox' | 'deliveries' | 'groups'>[]>`
+  const [late] = await database<Pick<Pending, 'inbox' | 'deliveries' | 'groups'>[]>`
     select
       (select count(*)::int from rail_inbox i join payouts p on p.id = i.payout_id
         where p.batch_id = ${batchId} and ${isUnapplied(database)}) as inbox,

@@ -45,7 +45,7 @@ describe('the README', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it('shows a journey that works as it is pasted', async () => {
+  it('shows a journey that works when it is pasted', async () => {
     const [, ...blocks] = blocksOf(readme, 'sh');
     const corridor = `'${process.execPath}' '${join(root, 'dist/src/cli/main.js')}'`;
     const script = blocks.join('\n').replaceAll('npx corridor', corridor);
@@ -59,7 +59,7 @@ describe('the README', () => {
     expect(output).toContain('"status_reason":"AC04"');
   });
 
-  it('links to the orders that the sandbox bank understands', () => {
+  it('links to the simulate orders of the sandbox bank', () => {
     expect(readme).toContain('(src/api/pages/testing.md)');
   });
 });

@@ -64,7 +64,7 @@ beforeEach(() => parts.startAll());
 async function loseTemporal(): Promise<() => Promise<void>> {
   await rm(join(parts.directory, 'temporal.sqlite'));
   await parts.start('temporal');
-  const none = () => Promise.reject(new Error('No statement is in this runbook.'));
+  const none = () => Promise.reject(new Error('This runbook has no SQL statement.'));
   const shell = await openOperatorShell(() => parts.operatorEnv, {
     docker: composeOf(parts, {}, none),
   });
@@ -146,7 +146,7 @@ async function untilNone(
 }
 
 it.for(outages)(
-  'after an outage of $of, whatever it lost, everything moves soon',
+  'every payout ends and every webhook is sent soon after an outage of $of, whatever it lost',
   { timeout: 180_000 },
   async ({ away, repair }, { annotate }) => {
     const account = await openBusyAccount();
@@ -157,9 +157,9 @@ it.for(outages)(
     const repairedMs = performance.now();
     const sinceMs = () => Math.round(performance.now() - repairedMs);
     await account.stop();
-    await untilNone('money is quiet', quietLimitMs, () => open(account.accountId));
+    await untilNone('all payouts are final', quietLimitMs, () => open(account.accountId));
     const quietMs = sinceMs();
-    await untilNone('webhooks are out', deliveredLimitMs, () => undelivered(account.accountId));
+    await untilNone('all webhooks are delivered', deliveredLimitMs, () => undelivered(account.accountId));
     const [taken] = await parts.database<{ count: bigint }[]>`
       select count(*) from payouts where account_id = ${account.accountId}`;
     await annotate(`${taken?.count} payouts: quiet ${quietMs} ms, webhooks ${sinceMs()} ms`);

@@ -333,8 +333,8 @@ it('every webhook has left through the egress proxy', () => {
   expect(receiver.ports.filter((port) => !left.has(port))).toEqual([]);
 });
 
-describe('what is secret, and what is somebody’s own, after a whole journey', () => {
-  it('stands in no log line of any process', () => {
+describe('secrets and personal data, after a whole journey', () => {
+  it('appear in no log line of any process', () => {
     const parted = new Set(parts.lines.map((line) => /"part":"([^"]+)"/.exec(line)?.[1]));
     expect(parted).toContain('api');
     expect(parted).toContain('worker-single');
@@ -343,7 +343,7 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     expect(leaks).toEqual([]);
   });
 
-  it('stands in no history, memo or search attribute of any workflow', async () => {
+  it('appear in no history, memo or search attribute of any workflow', async () => {
     const workflows = await stored();
     for (const { name, history, rest } of workflows) {
       const text = `${await textsOf(history)}${rest}`;
@@ -353,7 +353,7 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     for (const type of ['payout', 'batch', 'batchChunk']) expect(types).toContain(type);
   });
 
-  it('stands in no file of PostgreSQL or Temporal, but what is sent to be stored as it is', async () => {
+  it('appear in no file of PostgreSQL or Temporal, except references, which are stored as sent', async () => {
     const sealed = new Map([...secrets, ['a name', personal.get('a name') ?? '']]);
     const stored = new Map([['a reference', personal.get('a reference') ?? '']]);
     const found = new Map<string, readonly string[]>();
@@ -373,12 +373,12 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     expect(found.size).toBeGreaterThan(1_000);
   });
 
-  it('stands in no trace', async () => {
+  it('appear in no trace', async () => {
     expect(collector.bodies.length).toBeGreaterThan(5);
     expect(collector.bodies.flatMap((body) => foundIn(body, secrets, personal))).toEqual([]);
   });
 
-  it('stands in no metric', async () => {
+  it('appear in no metric', async () => {
     const ready = /"(?:metrics|ready)":"(http[^"]+)","msg":"the (?:API|worker) is ready"/;
     const urls = parts.lines.flatMap((line) => ready.exec(line)?.[1] ?? []);
     expect(urls.length).toBe(3);
@@ -389,7 +389,7 @@ describe('what is secret, and what is somebody’s own, after a whole journey', 
     }
   });
 
-  it('stands in no answer, problem, event or webhook but masked', async () => {
+  it('appear only masked in responses, problems, events and webhooks', async () => {
     const leaks = answers.filter(({ text }) => foundIn(text, secrets).length > 0);
     expect(
       leaks.map(({ request, text }) => [request, foundIn(text, secrets), text.slice(0, 600)]),
@@ -425,13 +425,13 @@ describe('a payout’s trace', () => {
     ]);
     expect(way.at(-1)?.parentSpanId).toBe(trace.span);
     // The bank receives the trace, but nothing else that the integrator sent.
-    const told = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
-    expect(told).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
-    expect(new Set(told.flat().map(([name]) => name))).toEqual(new Set(['traceparent']));
+const received = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
+expect(received).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
+    expect(new Set(received.flat().map(([name]) => name))).toEqual(new Set(['traceparent']));
     expect(receiver.received.filter(({ headers }) => headers['traceparent'])).toEqual([]);
   });
 
-  it('is begun by requests and operators alone, and a batch has a span a step', () => {
+  it('begins only with requests and operators, and a batch has one span per step', () => {
     const roots = collector.spans().filter(({ parentSpanId }) => !parentSpanId);
     const begun = /^((GET|POST) |(Validate|Handle)Update:operate$)/;
     expect(roots.filter(({ name }) => !begun.test(name)).map(({ name }) => name)).toEqual([]);
@@ -442,7 +442,7 @@ describe('a payout’s trace', () => {
   });
 
   it.each(['api', 'worker'])(
-    'costs the %s nothing where it is off: no SDK is loaded',
+    'costs the %s nothing when tracing is off: no SDK is loaded',
     async (of) => {
       const main = fileURLToPath(new URL(`../../dist/src/${of}/main.js`, import.meta.url));
       // Without settings the process reports that and exits, after it has loaded everything it starts with.
@@ -459,12 +459,12 @@ describe('a payout’s trace', () => {
   );
 });
 
-describe('what Temporal stores, with encryption keys', () => {
+describe('the data that Temporal stores, with encryption keys', () => {
   /** The numbers, names and times that the SDK's core stores around the encrypted payloads. */
   const ownFields =
     /^\{("(seq|attempt|activity_id|activity_type|complete_time|backoff|original_schedule_time|id|deprecated)":("[^"]{0,64}"|\d+|null|true|false|\{"seconds":\d+,"nanos":\d+\}),?)+\}$/;
 
-  it('shows no payload to who has no key', async () => {
+  it('has no readable payload without a key', async () => {
     const readable: string[] = [];
     let encrypted = 0;
     for (const { type, history } of await stored()) {
@@ -503,7 +503,7 @@ describe('what Temporal stores, with encryption keys', () => {
     // One workflow of each type; test/replay has the histories of every path.
     for (const type of ['payout', 'batch', 'batchChunk']) {
       const each = workflows.find((workflow) => workflow.type === type);
-      if (each === undefined) throw new Error(`There is no ${type}.`);
+      if (each === undefined) throw new Error(`There is no workflow ${type}.`);
       await replay(each, [codec]);
       // A worker that does not trace can continue workflows that a tracing worker began.
       await replay(each, [codec], await bundleOf('encryptedBundle.js'));
@@ -511,7 +511,7 @@ describe('what Temporal stores, with encryption keys', () => {
     }
   });
 
-  it('is decrypted for the Temporal UI by the codec server, for who has its token', async () => {
+  it('is decrypted for the Temporal UI by the codec server, given its token', async () => {
     const token = 'a-codec-token-of-the-tests';
     const origin = 'https://temporal.example.com';
     const server = await startProcess({

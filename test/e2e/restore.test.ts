@@ -125,7 +125,7 @@ recovery_target_action = 'promote'
   await giveToOwner(cluster);
 }
 
-it('pays nothing twice after a restore to an earlier moment, and says what it does not know', {
+it('a restore to an earlier moment pays nothing twice, and reports payouts that it has lost', {
   timeout: 300_000,
 }, async ({ annotate }) => {
   const before = await pay('Invoice 1');

@@ -79,7 +79,7 @@ function readyUrlOf(url: string): string {
   const line = parts.lines.find((each) => each.includes(`"ready":"${url}"`)) ?? '';
   const metrics = /"metrics":"(http[^"]+)"/.exec(line)?.[1];
   if (metrics === undefined)
-    throw new Error(`The API at ${url} has not said where its metrics are.`);
+    throw new Error(`The API at ${url} has not logged the URL of its metrics.`);
   return `${metrics}/readyz`;
 }
 
@@ -108,7 +108,7 @@ async function stopReplicas(kind: ReplicaName, stopped: readonly Part[]): Promis
 
 /** Waits until the payouts are settled, and verifies that these and all others were paid once. */
 async function expectPaidOnce(ids: readonly string[]): Promise<void> {
-  await eventually('all are settled', limitMs, async () => {
+  await eventually('all payouts are settled', limitMs, async () => {
     const open = await parts.database`
       select from payouts where id = any (${ids}) and status <> 'settled'`;
     return open.length === 0 || undefined;
@@ -119,7 +119,7 @@ async function expectPaidOnce(ids: readonly string[]): Promise<void> {
 }
 
 // A machine that settles fewer than 20 payouts a second clears the backlog after the load has ended.
-it('replaces every process in turn without a failed request, under load and batches', {
+it('a rolling replacement of every process fails no request, under load and batches', {
   timeout: 600_000,
 }, async ({ annotate }) => {
   const load = startLoad(caller, 'replacement');
@@ -152,7 +152,7 @@ it('replaces every process in turn without a failed request, under load and batc
   const events = await parts.database<{ id: string }[]>`
       select id from events where account_id = ${caller.accountId}`;
   await eventually(
-    'all webhooks came',
+    'all webhooks are received',
     limitMs,
     () => distinctEvents(receiver).size === events.length || undefined,
   );
@@ -176,7 +176,7 @@ const schemaChange = [
   'alter table payouts drop column channel',
 ];
 
-it('changes the schema under load without a failed request, also behind a long query', {
+it('a migration changes the schema under load without a failed request, also behind a long query', {
   timeout: 120_000,
 }, async ({ annotate }) => {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
@@ -198,7 +198,7 @@ it('changes the schema under load without a failed request, also behind a long q
   const migrating = migrate(parts.database, pathToFileURL(`${directory}/`));
   let waits = 0;
   let wasWaiting = false;
-  await eventually('it has given way three times', limitMs, async () => {
+  await eventually('the migration has given way three times', limitMs, async () => {
     const rows = await parts.database`
       select from pg_locks where mode = 'AccessExclusiveLock' and not granted`;
     const isWaiting = rows.length > 0;
@@ -281,7 +281,7 @@ async function openPayouts(release: string, seconds: number) {
   const ids = await payLate(release, seconds);
   const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, seconds);
   await batch.untilSome('sent');
-  await eventually(`those of ${release} are sent`, limitMs, async () => {
+  await eventually(`the payouts of ${release} are sent`, limitMs, async () => {
     const rows = await parts.database`
       select from payouts where id = any (${ids}) and status <> 'sent'`;
     return rows.length === 0 || undefined;
@@ -298,7 +298,7 @@ async function countOf(ids: readonly string[], query: string): Promise<number> {
 const isChanged = `TemporalChangeVersion = "${change}"`;
 const isDoneByPatched = 'TemporalUsedWorkerDeploymentVersions = "corridor:patched"';
 
-it('changes the steps of open payouts by release, and rolls back one that forgot patched()', {
+it('a release changes the steps of open payouts, and one that lacks patched() can be rolled back', {
   timeout: 300_000,
 }, async ({ annotate }) => {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-releases-'));
@@ -331,7 +331,7 @@ it('changes the steps of open payouts by release, and rolls back one that forgot
   for (const id of young.ids) await parts.temporal.workflow.getHandle(id).signal(railUpdateSignal);
   // The previous build cannot continue these.
   const late = await payLate('unpatched', 8);
-  await eventually('the alert counts it', limitMs, async () => {
+  await eventually('the alert counts the failing workflows', limitMs, async () => {
     const failing = await failingWorkflows(third);
     return (failing.has('payout') && failing.has('batchChunk')) || undefined;
   });

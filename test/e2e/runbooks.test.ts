@@ -460,7 +460,7 @@ it('The database fails over', async () => {
   primaryUrl = STANDBY_URL;
   const form = item('While there is no primary');
   const idempotencyKey = 'failover';
-  await eventually('a refusal', limitMs, async () => {
+  await eventually('a payout is refused with 503', limitMs, async () => {
     const { status } = await client('POST /v1/payouts', { form, idempotencyKey });
     return status === 503 ? true : undefined;
   });
@@ -492,7 +492,7 @@ async function startStandby(): Promise<PostgresPart> {
   standby = started;
   await database`alter system set synchronous_standby_names = '*'`;
   await database`select pg_reload_conf()`;
-  await eventually('a standby that is waited for', limitMs, async () => {
+  await eventually('the standby is synchronous', limitMs, async () => {
     const found = await database`select from pg_stat_replication where sync_state = 'sync'`;
     return found.length === 1 ? true : undefined;
   });

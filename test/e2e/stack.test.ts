@@ -99,7 +99,7 @@ function settingOf(pid: number, name: string): string {
   return setting.slice(name.length + 1);
 }
 
-describe('a stack that runs', () => {
+describe('a running stack', () => {
   let home: StackHome;
   let running: RunningStack;
 
@@ -137,7 +137,7 @@ describe('a stack that runs', () => {
     expect(pids).toEqual(expect.arrayContaining(Object.values(description.pids)));
   });
 
-  it('shows its metrics as OpenMetrics to who asks for it, also beside others', async () => {
+  it('serves its metrics as OpenMetrics when the client prefers that format', async () => {
     const urls = [running.description.metrics_url, metricsUrlOf('worker')];
     // The Accept header of Prometheus 3.
     const accept =
@@ -173,7 +173,7 @@ describe('a stack that runs', () => {
     expect(knownTo('sandbox-bank')).toEqual(['bankToken', 'callbackSecret']);
   });
 
-  it('lets batches give way to everything else', async () => {
+  it('runs the batch worker at a lower priority than everything else', async () => {
     const { pids } = running.description;
     const batches = priorityOf(pids['batch-worker']);
     const singles = priorityOf(pids['worker']);
@@ -182,7 +182,7 @@ describe('a stack that runs', () => {
     expect(singles.session).toBeLessThanOrEqual(singles.process);
   });
 
-  it('starts the worker of batches as fast as any other: it gives way from then on', async () => {
+  it('starts the batch worker at normal priority, and lowers it afterwards', async () => {
     const { pids } = running.description;
     const database = createServer().listen(0, '127.0.0.1');
     await once(database, 'listening');
@@ -206,7 +206,7 @@ describe('a stack that runs', () => {
     }
   });
 
-  it('carries the main job over HTTP, to a webhook that others can verify', async () => {
+  it('does the main job over HTTP, to a webhook that an independent library can verify', async () => {
     const { client, description } = running;
     const receiver = await startReceiver();
     try {
@@ -242,21 +242,21 @@ describe('a stack that runs', () => {
     await expectBalancedLedger(description.database_url);
   });
 
-  it('exports every metric that an alert or the dashboard asks for', async () => {
+  it('exports every metric that an alert or the dashboard queries', async () => {
     const { client, description } = running;
     const request = await payoutRequest(client, 'simulate: wrong amount');
     const id = textOf(await sendPayout(client, request, 'invoice-18'), 'id');
     const log = join(home.directory, 'logs', 'worker.log');
-    const line = await eventually('a line about it', 20_000, async () => {
+    const line = await eventually('the log line about the parked payout', 20_000, async () => {
       const lines = readFileSync(log, 'utf8').split('\n');
       return lines.find((text) => text.includes('needs an operator'));
     });
     const account = textOf(await client('GET /v1/account'), 'id');
-    const said = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
-    expect(JSON.parse(line)).toMatchObject(said);
+const logged = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
+    expect(JSON.parse(line)).toMatchObject(logged);
 
     // Metrics are cached for ten seconds.
-    const page = await eventually('the parked payout', 30_000, async () => {
+    const page = await eventually('the metric of the parked payout', 30_000, async () => {
       const text = await (await fetch(description.metrics_url)).text();
       return /corridor_payouts_parked\{reason="amount_mismatch",.*\} 1$/m.test(text)
         ? text
@@ -265,13 +265,13 @@ describe('a stack that runs', () => {
     const pages = [page, ...(await Promise.all(['worker', 'batch-worker'].map(metricsOf)))];
     const types = pages.flatMap((text) => [...text.matchAll(/^# TYPE (\S+) /gm)]);
     const exported = new Set([...types.map(([, name]) => name), ...onlyAfterFailures]);
-    const asked = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
-    expect([...asked].filter((name) => !exported.has(name))).toEqual([]);
+const queried = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
+    expect([...queried].filter((name) => !exported.has(name))).toEqual([]);
     // No label contains an ID.
     expect(pages.join('\n')).not.toMatch(/"(acc|po|bat|we|bnf|evt)_[0-9a-z]{8,}/);
   });
 
-  it('is examined by command, and rehearses what needs an operator', async () => {
+  it('passes `corridor doctor`, and rehearses a case that needs an operator', async () => {
     const corridor = (...args: readonly string[]) =>
       home.runBare(...args, '--data', home.directory);
     const examined = await corridor('doctor');
@@ -284,7 +284,7 @@ describe('a stack that runs', () => {
 
     const rehearsed = await corridor('rehearse', 'amount_mismatch');
     const id = /po_\w+/.exec(rehearsed.stdout)?.[0] ?? '';
-    await eventually('it to be parked', 20_000, async () => {
+    await eventually('the payout is parked', 20_000, async () => {
       const { stdout } = await corridor('payouts', 'list', '--json');
       return stdout.includes(id) ? true : undefined;
     });
@@ -304,7 +304,7 @@ describe('a stack that runs', () => {
     expect(await corridor('rehearse', 'nothing')).toMatchObject({ code: 2 });
   });
 
-  it('keeps its data to its user, and lets the one who runs PostgreSQL in', async () => {
+  it('keeps its data private to its user, but accessible to the user that runs PostgreSQL', async () => {
     const { client } = running;
     await sendPayout(client, await payoutRequest(client, 'Invoice 17'), 'invoice-17-again');
     const modes = modesUnder(home.directory);
@@ -317,7 +317,7 @@ describe('a stack that runs', () => {
     expect(log).not.toContain('CAP_DAC_OVERRIDE');
   });
 
-  it('gives its processes logins that edit no balance and disable no trigger', async () => {
+  it('gives its processes logins that cannot edit balances or disable triggers', async () => {
     const { description } = running;
     for (const name of ['api', 'worker', 'batch-worker'] as const) {
       const url = settingOf(description.pids[name], 'DATABASE_URL');
@@ -340,7 +340,7 @@ describe('a stack that runs', () => {
     }
   });
 
-  it('refuses data that another one is using, and does not disturb it', async () => {
+  it('refuses a data directory that another stack is using, and does not disturb that stack', async () => {
     const { client, description } = running;
     const second = await home.run('start');
     expect(second.code).toBe(1);
@@ -353,7 +353,7 @@ describe('a stack that runs', () => {
   });
 });
 
-describe('a stack of which a part dies', () => {
+describe('a stack with a process that dies', () => {
   let home: StackHome;
 
   beforeAll(async () => {
@@ -368,7 +368,7 @@ describe('a stack of which a part dies', () => {
   afterAll(() => home?.remove());
 
   it.each(['api', 'worker', 'batch-worker', 'sandbox-bank', 'temporal', 'postgres'] as const)(
-    'stops with exit code 1 and the last words of its part when %s is killed',
+    'stops with exit code 1 and the last output of %s when that is killed',
     async (name) => {
       const { part, description, output } = await home.start();
       crash(description.pids[name]);
@@ -382,7 +382,7 @@ describe('a stack of which a part dies', () => {
   );
 });
 
-describe('a stack that is started again on its data', () => {
+describe('a stack that is restarted on its data', () => {
   let home: StackHome;
   let running: RunningStack | undefined;
 
@@ -403,7 +403,7 @@ describe('a stack that is started again on its data', () => {
     return running;
   };
 
-  it('stops every process on Ctrl-C, and has everything again when it is started again', async () => {
+  it('stops every process on Ctrl-C, and has all its data after the restart', async () => {
     const first = await goOn();
     const request = await payoutRequest(first.client, 'Rent');
     const payout = await sendPayout(first.client, request, 'rent-2026-11');
@@ -429,7 +429,7 @@ describe('a stack that is started again on its data', () => {
     expect(await home.transfers()).toEqual([id]);
   });
 
-  it('ends what a killed one left, and goes on with its data', async () => {
+  it('ends the processes of a killed stack, and continues with its data', async () => {
     const first = await goOn();
     const sent = await home.transfers();
     const request = await payoutRequest(first.client, 'Rent');
@@ -447,7 +447,7 @@ describe('a stack that is started again on its data', () => {
     expect(await home.transfers()).toEqual([...sent, id]);
   });
 
-  it('pays once when every process is killed at once with a payout on its way', async () => {
+  it('pays once when every process is killed at once with a payout in flight', async () => {
     const first = await goOn();
     const sent = await home.transfers();
     const request = await payoutRequest(first.client, 'simulate: delay 2s');
@@ -463,7 +463,7 @@ describe('a stack that is started again on its data', () => {
     await expectBalancedLedger(second.description.database_url);
   });
 
-  it('stops in order after all that, and begins with nothing when it is told to', async () => {
+  it('stops cleanly after all that, and starts empty with --reset', async () => {
     const first = await goOn();
     expect(await interrupt(first)).toBe(0);
     expect(home.processes()).toEqual([]);
@@ -491,19 +491,19 @@ describe('corridor start', () => {
   });
 });
 
-describe('corridor says what is wrong with its flags', () => {
+describe('corridor reports invalid arguments', () => {
   it.each([
     ['an unknown flag', ['start', '--prot', '1'], '--prot'],
     [
-      'a port that is no number',
+      'a port that is not a number',
       ['start', '--api-port', 'http'],
       '--api-port expects a port number',
     ],
     ['a port that is too large', ['start', '--bank-port', '65536'], '--bank-port expects a port'],
     ['an unknown command', ['strat'], 'There is no command "strat"'],
     ['no command', [], 'A command is missing'],
-    ['an unknown command that wants help', ['nonsense', '--help'], 'no command "nonsense"'],
-    ['a verb that is mistyped', ['payouts', 'lst'], 'Did you mean payouts list?'],
+    ['an unknown command with --help', ['nonsense', '--help'], 'no command "nonsense"'],
+    ['a mistyped subcommand', ['payouts', 'lst'], 'Did you mean payouts list?'],
     [
       'a flag of another command',
       ['payouts', 'show', 'po_1', '--until', 'x'],
@@ -514,9 +514,9 @@ describe('corridor says what is wrong with its flags', () => {
       ['terms', 'preview', 'EUR', '--spread', '900'],
       'corridor terms preview takes no --spread',
     ],
-    ['a word too many', ['payouts', 'list', 'po_1'], 'takes no argument "po_1"'],
+    ['an extra argument', ['payouts', 'list', 'po_1'], 'takes no argument "po_1"'],
     ['a group', ['webhooks'], '"webhooks" needs a subcommand: list.', 'corridor help webhooks'],
-    ['help on nothing', ['help', 'nope'], 'There is no command "nope".', 'corridor help'],
+    ['help on an unknown command', ['help', 'nope'], 'There is no command "nope".', 'corridor help'],
   ])('%s: exit code 2', async (_case, args, message, topic = 'corridor help') => {
     const home = await openHome();
     const { code, stderr } = await home.runBare(...args);
@@ -528,7 +528,7 @@ describe('corridor says what is wrong with its flags', () => {
     expect(more).toEqual(['']);
   });
 
-  it('nothing to work on: exit code 3, and what to do', async () => {
+  it('no running stack: exit code 3, and what to do', async () => {
     const home = await openHome();
     const { code, stderr } = await home.runBare('payouts', 'list');
     expect(code).toBe(3);
@@ -537,7 +537,7 @@ describe('corridor says what is wrong with its flags', () => {
     expect((await home.runBare('--version')).stdout).toMatch(/^corridor \d+\.\d+\.\d+\n$/);
   });
 
-  it('a port that is taken: exit code 1, before anything is started', async () => {
+  it('a port in use: exit code 1, before anything is started', async () => {
     const home = await openHome();
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');

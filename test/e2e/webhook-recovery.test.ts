@@ -63,7 +63,7 @@ async function openHangingReceiver(): Promise<Receiver & { readonly repair: () =
   };
 }
 
-async function untilAsked(receiver: Receiver, count: number): Promise<void> {
+async function untilReceived(receiver: Receiver, count: number): Promise<void> {
   await eventually(`${count} webhooks`, 60_000, () =>
     receiver.received.length >= count ? true : undefined,
   );
@@ -82,13 +82,13 @@ function underWay(accountId: string): Promise<readonly Owed[]> {
 
 async function untilDelivered(owed: readonly Owed[], limitMs: number): Promise<void> {
   let left: readonly object[] = [];
-  await eventually('all is delivered', limitMs, async () => {
+  await eventually('every delivery succeeds', limitMs, async () => {
     left = await parts.database`
       select * from deliveries where status <> 'delivered'
          and event_id = any (${owed.map(({ eventId }) => eventId)})`;
     return left.length === 0 ? true : undefined;
   }).catch((error: unknown) => {
-    throw new Error(`Still owed: ${JSON.stringify(left)}`, { cause: error });
+    throw new Error(`Not delivered: ${JSON.stringify(left)}`, { cause: error });
   });
 }
 
@@ -97,13 +97,13 @@ const killed: readonly { readonly part: PartName; readonly how: 'pay' | 'payAsBa
   { part: 'batch-worker', how: 'payAsBatch' },
 ];
 it.for(killed)(
-  'what a $part that is killed had under way is sent again soon, a tarpit beside it or not',
+  'deliveries in progress in a killed $part are soon sent again, also next to a tarpit',
   { timeout: 300_000 },
   async ({ part, how }, { annotate }) => {
     const tarpit = await startTarpit();
     onTestFinished(() => tarpit.close());
     await (await openCaller(tarpit.url))[how]();
-    await eventually('the tarpit is asked', 60_000, () => (tarpit.held() > 0 ? true : undefined));
+    await eventually('the tarpit receives a request', 60_000, () => (tarpit.held() > 0 ? true : undefined));
 
     // One receiver hangs on first attempts, the other on second attempts, five seconds later.
     const [first, second] = [await openHangingReceiver(), await openHangingReceiver()] as const;
@@ -112,12 +112,12 @@ it.for(killed)(
     failing.answerWith(500);
     const callers = [await openCaller(first.url), await openCaller(failing.url)] as const;
     await callers[1][how]();
-    await untilAsked(failing, payouts);
+    await untilReceived(failing, payouts);
     await parts.database`
       update webhook_endpoints set url = ${second.url} where account_id = ${callers[1].accountId}`;
     await callers[0][how]();
     // All within 15 s, as attempts time out by themselves after that.
-    await Promise.all([untilAsked(first, payouts), untilAsked(second, payouts)]);
+    await Promise.all([untilReceived(first, payouts), untilReceived(second, payouts)]);
     const killedMs = performance.now();
     const sinceKillMs = () => Math.round(performance.now() - killedMs);
     await parts.crash(part);

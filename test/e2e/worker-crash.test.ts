@@ -71,7 +71,7 @@ async function expectPaidOnce(sender: Sender, ...ids: readonly string[]): Promis
   expect(await unbalancedCurrencies(parts.database)).toEqual([]);
 }
 
-describe('a worker killed with kill -9 costs a payout seconds and nothing else', () => {
+describe('kill -9 of a worker only delays a payout by seconds', () => {
   /** Starts another worker and returns the milliseconds until the payout has settled. */
   async function recover(id: string): Promise<number> {
     const elapsedMs = startStopwatch();
@@ -139,9 +139,9 @@ describe('a worker killed with kill -9 costs a payout seconds and nothing else',
   });
 });
 
-describe('the row is the truth, whoever should have acted on it', () => {
+describe('a payout', () => {
   // Both wait for the sweep, and neither kills a process that the other needs.
-  it.concurrent('is started by the sweep when the API died before it could', async () => {
+  it.concurrent('is started by the sweep when the API died before it could start it', async () => {
     const sender = await openSender();
     // Only what the API commits first: the workflow was never started.
     const { id } = await requestPayout(parts.database, sender.accountId);
@@ -150,7 +150,7 @@ describe('the row is the truth, whoever should have acted on it', () => {
     expect(transfers.filter((key) => key === id)).toHaveLength(1);
   });
 
-  it('is started by a worker when the schedule of the sweep stands still', async () => {
+  it('is started by a worker when the schedule of the sweep does not run', async () => {
     const sender = await openSender();
     const schedule = parts.temporal.schedule.getHandle('sweep');
     await schedule.pause('as where Temporal starts nothing that is due');
@@ -187,7 +187,7 @@ describe('the row is the truth, whoever should have acted on it', () => {
     await expectPaidOnce(sender, id);
   });
 
-  it('is answered 202 after 3 s without a worker, and settles when one comes', async () => {
+  it('is answered 202 after 3 s without a worker, and settles when a worker starts', async () => {
     const sender = await openSender();
     await parts.crash('worker');
     const startedMs = performance.now();
@@ -206,8 +206,8 @@ describe('the row is the truth, whoever should have acted on it', () => {
   });
 });
 
-describe('an outage is waited out', () => {
-  it('of Temporal: payouts are taken with 202, and settle when it is back', async () => {
+describe('payouts survive an outage', () => {
+  it('of Temporal: they are accepted with 202, and settle when it is back', async () => {
     const sender = await openSender();
     const before = textOf(await sender.send('simulate: delay 3s'), 'id');
     await parts.crash('temporal');
@@ -230,7 +230,7 @@ describe('an outage is waited out', () => {
   });
 
   it.each(['stop', 'crash'] as const)(
-    'of PostgreSQL (%s), with payouts at every step',
+    'of PostgreSQL (%s), at every step',
     async (how) => {
       const sender = await openSender();
       // Retries after a 503 with the same key: the first query on a connection that an earlier outage has

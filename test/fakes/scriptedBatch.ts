@@ -83,7 +83,7 @@ export class ScriptedBatch {
   }
 
   /** The counts that a step returns: the current ones, with any overrides of the test. */
-  look(open: Partial<ChunkCounts> = {}): ChunkCounts {
+  counts(open: Partial<ChunkCounts> = {}): ChunkCounts {
     return { ...this.stands, ...open };
   }
 
@@ -98,7 +98,7 @@ export class ScriptedBatch {
     return {
       readBatch: async () => this.plan('best_effort'),
       decideBatch: async () => undefined,
-      acceptChunk: async () => this.look(),
+      acceptChunk: async () => this.counts(),
       cancelChunk: async () => undefined,
       closeEmptyBatch: async () => undefined,
     };
@@ -109,18 +109,18 @@ export class ScriptedBatch {
       submitChunk: async () => {
         const { unsent, sent } = this.stands;
         this.stands = { ...this.stands, unsent: 0, sent: sent + unsent };
-        return this.look();
+        return this.counts();
       },
       applyChunkEvents: async () => {
         this.stands = this.inbox.shift() ?? this.stands;
-        return this.look();
+        return this.counts();
       },
-      pollChunk: async () => this.look(),
+      pollChunk: async () => this.counts(),
       suspendChunk: async () => this.inbox.length === 0,
       handOverChunk: async ({ scope }: { readonly scope: 'stuck' | 'unanswered' | 'all' }) => {
         const gone = scope === 'unanswered' ? { stuck: 0, unanswered: 0 } : { stuck: 0 };
         this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };
-        return this.look();
+        return this.counts();
       },
     };
   }

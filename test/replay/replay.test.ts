@@ -38,7 +38,7 @@ async function replay(file: string, bundle: Promise<{ code: string }>): Promise<
   await Worker.runReplayHistory({ workflowBundle: await bundle, sinks: spanSink }, history, file);
 }
 
-describe('the workflows of today', () => {
+describe('the current workflows', () => {
   it.each([
     'batch-canceled',
     'batch-chunk-handed-over',
@@ -53,19 +53,19 @@ describe('the workflows of today', () => {
     'payout-settled-by-poll',
     'payout-settled-while-polled',
     'payout-settled-while-submitted',
-  ])('have a history of %s to go on with', (way) => {
+  ])('have a stored history of %s', (way) => {
     expect(files.filter((file) => file.startsWith(`${way}.`))).not.toEqual([]);
   });
 
-  it.each(files)('go on with %s', async (file) => {
+  it.each(files)('replay %s', async (file) => {
     await replay(file, workflowBundle());
   });
 });
 
-describe('the workflows of workers that trace', () => {
+describe('the workflows of workers with tracing', () => {
   let traced: Promise<{ code: string }> | undefined;
 
-  it.each(files)('go on with %s, begun without traces', async (file) => {
+  it.each(files)('replay %s, which began without tracing', async (file) => {
     const pathOf = (name: string) =>
       fileURLToPath(new URL(`../../src/workflows/${name}.ts`, import.meta.url));
     traced ??= bundleWorkflows(pathOf('index'), [pathOf('traced')]);
@@ -76,26 +76,26 @@ describe('the workflows of workers that trace', () => {
 describe('a replay', () => {
   it.each([
     [
-      'an activity that comes before the one it followed',
+      'an activity that moved before its predecessor',
       'payout-settled-by-callback.v1.json',
       'payout.ts',
       (text: string) => text.replace('await submit(run);', 'await applyRailEvents(run);\n$&'),
     ],
     [
-      'a poll that does not wait for the callback any more',
+      'a poll that no longer waits for the callback',
       'payout-settled-by-poll.v1.json',
       'payout.ts',
       (text: string) => text.replace(/if \(await condition\(.*patienceMs.*/, ''),
     ],
     [
-      'a batch that looks whether it is empty before it decides',
+      'a batch that checks whether it is empty before it decides',
       'batch-settled.v1.json',
       'batch.ts',
       (text: string) =>
         text.replace('for (let', 'await batchLedger.closeEmptyBatch({ batchId });\n$&'),
     ],
     [
-      'a chunk that does not poll after its rest',
+      'a chunk that does not poll after its pause',
       'batch-chunk-settled-by-poll.v1.json',
       'batchChunk.ts',
       (text: string) => text.replace('if (isTimeUp) await poll(chunk);', ''),
@@ -108,11 +108,11 @@ describe('a replay', () => {
 });
 
 describe('a history', () => {
-  it.each(files)('names no person: %s', (file) => {
+  it.each(files)('contains no personal data: %s', (file) => {
     expect(personalDataIn(textOf(file))).toEqual([]);
   });
 
-  it('with personal data in a payload is found out', () => {
+  it('with personal data in a payload is detected', () => {
     const data = Buffer.from('{"to":"DE89370400440532013000"}').toString('base64');
     const text = JSON.stringify({ events: [{ input: { payloads: [{ data }] } }] });
     expect(personalDataIn(text)).toEqual(['DE89370400440532013000']);
@@ -134,7 +134,7 @@ async function bundleChanged(
     const file = join(copy, 'src/workflows', workflow);
     const text = readFileSync(file, 'utf8');
     const changed = change(text);
-    if (changed === text) throw new Error('The change did not find what it changes.');
+    if (changed === text) throw new Error('The change did not match the source.');
     writeFileSync(file, changed);
     return await bundleWorkflows(join(copy, 'src/workflows/index.ts'));
   } finally {

@@ -182,12 +182,12 @@ describe('a chunk hands over', () => {
     const script = new ScriptedBatch({
       submitChunk: async () => {
         const isOverdue = (await server.now()) - startedMs > 10 * minuteMs;
-        return { ...script.look(), overdue: isOverdue ? 3 : 0 };
+        return { ...script.counts(), overdue: isOverdue ? 3 : 0 };
       },
       handOverChunk: async () => {
         handedMs.push(await server.now());
         script.stands = standing();
-        return script.look();
+        return script.counts();
       },
     });
     script.stands = standing({ unanswered: 3 });
@@ -240,7 +240,7 @@ describe('a chunk that cannot be submitted', () => {
       submitChunk: async () => {
         if (isAway) throw new Error('The rail is unreachable.');
         script.stands = standing({ sent: 1 });
-        return script.look();
+        return script.counts();
       },
     });
     script.stands = standing({ unsent: 1, sent: 1 });
@@ -260,7 +260,7 @@ describe('a chunk that cannot be submitted', () => {
       submitChunk: () => Promise.reject(ApplicationFailure.nonRetryable('an unreadable answer')),
       handOverChunk: async () => {
         script.stands = standing();
-        return script.look();
+        return script.counts();
       },
     });
     script.stands = standing({ unanswered: 1, overdue: 1 });
@@ -273,7 +273,7 @@ describe('a chunk that cannot be submitted', () => {
     const script = new ScriptedBatch({
       submitChunk: async () => {
         if (!isPaused) script.stands = standing({ sent: 2 });
-        return script.look();
+        return script.counts();
       },
     });
     script.stands = standing({ unsent: 2 });
@@ -308,7 +308,7 @@ describe('a chunk with a long history', () => {
       },
     });
     script.stands = standing({ unsent: 1 });
-    const isPaused = { ...script.activities, submitChunk: async () => script.look() };
+    const isPaused = { ...script.activities, submitChunk: async () => script.counts() };
     await drive({ batchId: script.batchId, activities: isPaused }, toItsEnd, {
       cachedWorkflows: 10,
     });

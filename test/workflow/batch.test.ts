@@ -71,8 +71,8 @@ describe('a batch', () => {
   it('is decided chunk by chunk, and starts the chunks with open items', async () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
-        if (number === 0) return script.look({ unsent: 2 });
-        return script.look({ sent: number === 2 ? 1 : 0 });
+        if (number === 0) return script.counts({ unsent: 2 });
+        return script.counts({ sent: number === 2 ? 1 : 0 });
       },
     });
     await drive(script, async (handle) => {
@@ -111,7 +111,7 @@ describe('a batch', () => {
 
   it('leaves a chunk to its workflow that is already running', async () => {
     const script = new ScriptedBatch({
-      acceptChunk: async ({ number }) => script.look(number === 1 ? {} : standing()),
+      acceptChunk: async ({ number }) => script.counts(number === 1 ? {} : standing()),
     });
     script.stands = standing({ sent: 1 });
     await server.withWorkers(script.activities, async () => {
@@ -148,7 +148,7 @@ describe('a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 1) throw ApplicationFailure.nonRetryable('a bug', 'Bug');
-        return script.look();
+        return script.counts();
       },
     });
     await drive(script, (handle) => handle.result());
@@ -162,7 +162,7 @@ describe('a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 1 && runs === 0) await gate.opened;
-        return script.look();
+        return script.counts();
       },
     });
     await drive(script, async (handle) => {
@@ -204,7 +204,7 @@ const update = await handleOf(script).startUpdate(cancelBatchUpdate, {
           });
 answered = update.result().then(() => script.inputsOf('cancelChunk'));
         }
-        return script.look();
+        return script.counts();
       },
     });
     await drive(script, (handle) => handle.result());

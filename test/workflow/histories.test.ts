@@ -27,7 +27,7 @@ type Ride = {
   readonly row: PayoutRow;
   readonly handle: WorkflowHandle<typeof payout>;
   /** Stores a report as the API does for a callback. */
-  readonly tell: (kind: 'settled' | 'returned') => Promise<void>;
+  readonly report: (kind: 'settled' | 'returned') => Promise<void>;
 };
 
 let server: TimeSkipping;
@@ -54,7 +54,7 @@ async function ride(
   return server.withWorkers(activities, async () => {
     await startAndAwaitDecision(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
-    const status = await take({ row, handle, tell: (kind) => callBack(account.id, row.id, kind) });
+    const status = await take({ row, handle, report: (kind) => callBack(account.id, row.id, kind) });
     await keepHistory(server, `payout-${way}`, handle.workflowId);
     return status;
   });
@@ -85,21 +85,21 @@ async function callBack(
 ): Promise<void> {
   const { receiveMinor, destinationCurrency } = await payoutOf(store.database, accountId, id);
   const amount = { amountMinor: receiveMinor ?? 0n, currency: destinationCurrency ?? '' };
-  const report =
+  const fact =
     kind === 'settled'
       ? { kind, ...amount }
       : { kind, ...amount, code: 'AC04', reason: 'closed account' };
   const { payouts: woken } = await storeRailEvents(store.database, 'sandbox', [
-    { id: `test:${id}:${kind}`, key: id, report },
+    { id: `test:${id}:${kind}`, key: id, report: fact },
   ]);
   for (const row of woken) await wakePayout(server.client, row);
 }
 
 describe('the history of a payout contains no personal data and replays, when the payout is', () => {
   it('settled by callback', async () => {
-    const status = await ride('settled-by-callback', {}, async ({ handle, tell }) => {
+    const status = await ride('settled-by-callback', {}, async ({ handle, report }) => {
       await server.sleep(halfAMinuteMs);
-      await tell('settled');
+      await report('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -112,9 +112,9 @@ describe('the history of a payout contains no personal data and replays, when th
   });
 
   it('settled by a callback between two polls', async () => {
-    const status = await ride('settled-while-polled', {}, async ({ handle, tell }) => {
+    const status = await ride('settled-while-polled', {}, async ({ handle, report }) => {
       await server.sleep(hourMs);
-      await tell('settled');
+      await report('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -123,9 +123,9 @@ describe('the history of a payout contains no personal data and replays, when th
   it('settled by a callback while its submission is unanswered', async () => {
     const way = 'settled-while-submitted';
     const rail = new QuietRail({ answers: false });
-    const status = await ride(way, { rail }, async ({ handle, tell }) => {
+    const status = await ride(way, { rail }, async ({ handle, report }) => {
       await server.sleep(halfAMinuteMs);
-      await tell('settled');
+      await report('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -137,11 +137,11 @@ describe('the history of a payout contains no personal data and replays, when th
   });
 
   it('parked, and settled later', async () => {
-    const status = await ride('parked-then-settled', {}, async ({ row, handle, tell }) => {
+    const status = await ride('parked-then-settled', {}, async ({ row, handle, report }) => {
       await server.sleep(6 * dayMs);
       const parked = await payoutOf(store.database, row.accountId, row.id);
       expect(parked).toMatchObject({ status: 'sent', attentionReason: 'settle_by_passed' });
-      await tell('settled');
+      await report('settled');
       return handle.result();
     });
     expect(status).toBe('settled');
@@ -194,12 +194,12 @@ describe('the history of a payout contains no personal data and replays, when th
   });
 
   it('settled, and returned by a run that starts weeks later', async () => {
-    const status = await ride('restarted-with-events', {}, async ({ handle, tell }) => {
+    const status = await ride('restarted-with-events', {}, async ({ handle, report }) => {
       await server.sleep(halfAMinuteMs);
-      await tell('settled');
+      await report('settled');
       await handle.result();
       await server.sleep(21 * dayMs);
-      await tell('returned');
+      await report('returned');
       return handle.result();
     });
     expect(status).toBe('returned');

@@ -54,7 +54,7 @@ function handleOf({ id }: ScriptedPayout): Handle {
 }
 
 /** Puts a report of the rail into the inbox and nudges the payout. */
-async function tell(script: ScriptedPayout, status: 'settled' | 'returned'): Promise<void> {
+async function report(script: ScriptedPayout, status: 'settled' | 'returned'): Promise<void> {
   script.inbox.push(status);
   await handleOf(script).signal(railUpdateSignal);
 }
@@ -93,7 +93,7 @@ describe('a callback', () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
     const names = script.calls.map((call) => call.name);
@@ -104,7 +104,7 @@ describe('a callback', () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await handle.signal(railUpdateSignal);
       await expect(handle.result()).resolves.toBe('settled');
     });
@@ -116,7 +116,7 @@ describe('a callback', () => {
     const script = scripted({
       submitPayouts: async () => {
         const settled = script.nextCall('applyRailEvents');
-        await tell(script, 'settled');
+        await report(script, 'settled');
         await settled;
         return [script.row];
       },
@@ -135,7 +135,7 @@ describe('a callback', () => {
       await handle.signal(railUpdateSignal);
       await untilSent();
       expect((await handle.describe()).status.name).toBe('RUNNING');
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
     expect(script.callsOf('applyRailEvents').length).toBe(2);
@@ -148,7 +148,7 @@ describe('a callback', () => {
         // A local activity delays the signal; a regular one does not.
         if (Context.current().info.isLocal) throw ApplicationFailure.nonRetryable('not here');
         if (script.callsOf('applyRailEvents').length === 2) {
-          await tell(script, 'settled');
+          await report(script, 'settled');
           return [script.row];
         }
         return script.inbox.includes('settled') ? script.move('settled') : [script.row];
@@ -189,7 +189,7 @@ describe('a rail that does not call back', () => {
     await drive(script, async (handle) => {
       await server.sleep(hourMs);
       const polls = script.callsOf('pollRail').length;
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
       expect(script.callsOf('pollRail').length).toBe(polls);
       const events = await eventsOf(handle);
@@ -217,7 +217,7 @@ describe('a rail that does not call back', () => {
       expect(shown.details).toContain('settle_by_passed');
 
       await server.sleep(30 * dayMs);
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
       const after = await shownTo(handle);
       expect(after).toMatchObject({ needsAttention: false, reason: undefined });
@@ -236,7 +236,7 @@ describe('a submission', () => {
     });
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
     expect(script.callsOf('submitPayouts').length).toBe(4);
@@ -249,7 +249,7 @@ describe('a submission', () => {
         if (script.callsOf('submitPayouts').length === 2) {
           await handleOf(script).signal(railUpdateSignal);
         }
-        if (script.callsOf('submitPayouts').length === 3) await tell(script, 'settled');
+        if (script.callsOf('submitPayouts').length === 3) await report(script, 'settled');
         throw retryLater('no answer');
       },
     });
@@ -274,7 +274,7 @@ describe('a submission', () => {
         reason: 'unexpected_failure',
         details: expect.stringContaining('the sky fell'),
       });
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
     expect(script.callsOf('submitPayouts').length).toBe(1);
@@ -287,7 +287,7 @@ describe('the decision', () => {
     await drive(script, async (handle) => {
       await expect(handle.executeUpdate(acceptUpdate)).resolves.toMatch(/^(processing|sent)$/);
       expect((await handle.describe()).status.name).toBe('RUNNING');
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await handle.result();
     });
   });
@@ -318,7 +318,7 @@ describe('the decision', () => {
     });
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
       expect((await scheduledIn(handle))[0]).toBe('decidePayouts');
     });
@@ -332,7 +332,7 @@ describe('a payout whose driver changes meanwhile', () => {
     const script = scripted({ applyRailEvents: async () => [] });
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('superseded');
     });
   });
@@ -343,7 +343,7 @@ describe('a settled payout', () => {
     const script = scripted();
     await drive(script, async (handle) => {
       await untilSent();
-      await tell(script, 'settled');
+      await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
       await server.sleep(21 * dayMs);
 

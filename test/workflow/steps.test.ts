@@ -121,7 +121,7 @@ describe('a failed step leaves no trace and succeeds when it is repeated: it fai
 });
 
 /** A rail that never answers and records every key that it receives. */
-class DeafRail extends QuietRail {
+class SilentRail extends QuietRail {
   readonly keys: string[] = [];
 
   override readonly submit: Rail['submit'] = async (transfers) => {
@@ -131,7 +131,7 @@ class DeafRail extends QuietRail {
 }
 
 it('a payout whose outcome is unknown stays held, and is sent again with the same key', async () => {
-  const rail = new DeafRail();
+  const rail = new SilentRail();
   const activities = activitiesWith(rail);
   const row = await accepted(activities);
   const { id } = row;
