@@ -17,6 +17,6 @@ export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refus
   const available = new Map([[priced.sourceCurrency, facts.availableOf(priced.sourceCurrency)]]);
   const funds = { state: 'open', available, standings: new Map() } as const;
   const [decided] = fundInOrder([{ id: 'po_1', request, priced }], funds);
-  if (decided === undefined) throw new Error('It was not decided.');
+  if (decided === undefined) throw new Error('The payout was not decided.');
   return decided;
 }

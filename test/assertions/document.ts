@@ -100,9 +100,9 @@ export async function assertDocumented(
     ...(answer.status < 300 ? queryFaults(await known, request) : []),
   ];
   if (faults.length === 0) return;
-  const told = JSON.stringify(answer.body).slice(0, 2_000);
+  const shown = JSON.stringify(answer.body).slice(0, 2_000);
   throw new Error(
-    `${request} answered ${answer.status}, not as documented: ${faults.join('; ')}\n${told}`,
+    `${request} answered ${answer.status}, not as documented: ${faults.join('; ')}\n${shown}`,
   );
 }
 

@@ -51,7 +51,7 @@ const diary = `
   create trigger diary after insert on ledger_entries for each row
     when (new.payout_id is not null) execute function virtual.note('posted');
   create trigger diary after insert on rail_inbox for each row
-    when (new.payout_id is not null) execute function virtual.note('told');
+    when (new.payout_id is not null) execute function virtual.note('reported');
   create trigger diary after insert on operator_actions for each row
     execute function virtual.note('commanded');`;
 
@@ -66,7 +66,7 @@ type Line = { readonly payoutId: string; readonly transaction: string } & (
     }
   | { readonly kind: 'posted'; readonly detail: { readonly entry: string } }
   | {
-      readonly kind: 'told';
+readonly kind: 'reported';
       readonly detail: {
         readonly kind: string;
         readonly amountMinor?: string;
@@ -131,9 +131,9 @@ export async function faultsOf(database: Database, run: Interleaving): Promise<r
   const numbers = evidence.events.map(({ sequence }) => Number(sequence));
   const isGapless = numbers.every((number, index) => number === index + 1);
   return [
-    ...run.bugs.map((bug) => `an attempt failed as it must not: ${String(bug)}`),
+    ...run.bugs.map((bug) => `an attempt failed unexpectedly: ${String(bug)}`),
     ...(isGapless ? [] : [`the events are numbered ${numbers.join(' ')}`]),
-    ...(evidence.unapplied > 0 ? [`${evidence.unapplied} facts were told and not applied`] : []),
+    ...(evidence.unapplied > 0 ? [`${evidence.unapplied} facts were reported and not applied`] : []),
     ...(evidence.unbalanced > 0 ? ['a balance is not the sum of its postings'] : []),
     ...evidence.rows.flatMap((row) =>
       faultsOfPayout(row, run, evidence).map((fault) => `payout ${nameOf(run, row)}: ${fault}`),
@@ -164,30 +164,30 @@ function faultsOfPayout(row: LockedPayout, run: Interleaving, evidence: Evidence
     ...faultsOfAnswers(row, run),
     ...faultsOfEnds(row, run),
     ...faultsOfDisputes(row, diary),
-    ...(isLookedAfter(row, evidence) ? [] : ['nobody looks after it']),
+    ...(isLookedAfter(row, evidence) ? [] : ['it is open, but neither parked nor due']),
   ];
 }
 
 /** The bank pays at most once, and never pays money that was released to the customer. */
 function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly string[]) {
-  const { bank, asked } = run;
+const { bank, commands } = run;
   const faults: string[] = [];
   const payments = bank.paymentsOf(row.id).length;
-  const isMarked = asked.some(
+const isMarked = commands.some(
     ({ input, command }) => input.id === row.id && command.kind === 'markSettled',
   );
   if (payments > 1) faults.push(`the bank has paid it ${payments} times`);
-  if (payments > 0 && entries.includes('release')) faults.push('released, and the bank has paid');
+  if (payments > 0 && entries.includes('release')) faults.push('released, although the bank has paid');
   if (payments === 0 && entries.includes('settle') && !isMarked) {
-    faults.push('settled, and the bank has not paid');
+    faults.push('settled, although the bank has not paid');
   }
   const [payment] = bank.paymentsOf(row.id);
   const settledAt = row.settledAt?.toISOString();
   if (row.status === 'settled' && !isMarked && settledAt !== payment?.bookedAt) {
-    faults.push(`settled at ${settledAt}, and paid at ${payment?.bookedAt}`);
+    faults.push(`settled at ${settledAt}, but paid at ${payment?.bookedAt}`);
   }
   if (entries.includes('return') && bank.returnedOf(row.id) === 0n) {
-    faults.push('returned, and the bank has given nothing back');
+    faults.push('returned, although the bank has returned nothing');
   }
   return faults;
 }
@@ -203,11 +203,11 @@ function faultsOfRecord(
   if (passed.at(-1) !== row.status) faults.push(`its history ends with ${passed.at(-1)}`);
   const times = statusHistory(row).map(({ at }) => at);
   if (times.some((at, index) => at < (times[index - 1] ?? '')))
-    faults.push('its history runs back');
+    faults.push('the times of its history are out of order');
   const announced = passed.slice(1).filter((status) => status !== 'processing');
-  const heard = events.map(({ type }) => type).filter((type) => type !== 'batch.completed');
-  if (heard.join() !== announced.map((status) => `payout.${status}`).join()) {
-    faults.push(`events ${heard.join(' ')} for the history ${passed.join(' ')}`);
+  const notified = events.map(({ type }) => type).filter((type) => type !== 'batch.completed');
+  if (notified.join() !== announced.map((status) => `payout.${status}`).join()) {
+    faults.push(`events ${notified.join(' ')} for the history ${passed.join(' ')}`);
   }
   const isAccepted = passed.includes('processing');
   const due = [
@@ -250,13 +250,13 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
 
 /** A final status has a cause: the bank's rejection, an operator's release, or a cancellation. */
 function faultsOfEnds({ id, status }: LockedPayout, run: Interleaving): string[] {
-  const asked = run.asked.filter(({ input }) => input.id === id);
-  const has = (kind: string) => asked.some(({ command }) => command.kind === kind);
+const commands = run.commands.filter(({ input }) => input.id === id);
+  const has = (kind: string) => commands.some(({ command }) => command.kind === kind);
   if (status === 'failed' && !run.bank.hasRejected(id) && !has('failAndRelease')) {
-    return ['failed, and neither the bank nor a person has refused it'];
+    return ['failed, although neither the bank nor an operator has refused it'];
   }
   if (status === 'canceled' && !has('cancel') && !run.isBatchCanceled) {
-    return ['canceled, and nobody has canceled it'];
+    return ['canceled without a cancellation'];
   }
   return [];
 }
@@ -277,7 +277,7 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
   /** Whether a refusal or a return was reported before the contradiction, and so justifies a refund. */
   let wasRefused = false;
   for (const line of diary) {
-    if (line.kind === 'told') {
+if (line.kind === 'reported') {
       isContradicted ||= isMismatch(row, line.detail);
       wasRefused ||= !isContradicted && line.detail.kind !== 'settled';
     }
@@ -290,10 +290,10 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
     }
     const isBack = line.kind === 'posted' && /^(release|return)$/.test(line.detail.entry);
     if (isBack && isContradicted && !wasRefused) {
-      faults.push('given back though the bank had told otherwise');
+      faults.push('refunded although the facts contradict each other');
     }
     const isReturn = line.kind === 'posted' && line.detail.entry === 'return';
-    if (isReturn && isShort(row)) faults.push('credited in full though little came back');
+    if (isReturn && isShort(row)) faults.push('credited in full although less than 90 % was returned');
   }
   return faults;
 }

@@ -23,7 +23,7 @@ export async function startConnectionBalancer(): Promise<ConnectionBalancer> {
     socket.on('close', () => open.delete(socket));
     return socket;
   };
-  const dial = (client: Socket, [port, ...others]: readonly number[]): void => {
+  const dial = (client: Socket, [port, ...rest]: readonly number[]): void => {
     if (port === undefined) client.destroy();
     if (port === undefined || client.destroyed) return;
     const server = keep(connect({ port, host: '127.0.0.1', noDelay: true }));
@@ -31,7 +31,7 @@ export async function startConnectionBalancer(): Promise<ConnectionBalancer> {
     client.once('close', abandon);
     const dialNext = () => {
       client.off('close', abandon);
-      dial(client, others);
+      dial(client, rest);
     };
     server.once('error', dialNext);
     server.once('connect', () => {

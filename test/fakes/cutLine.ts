@@ -63,9 +63,9 @@ type Cut = { readonly messages: number; readonly how: 'closed' | 'reset' };
 function passOn(upstream: Socket, client: Socket, cut: Cut | undefined): void {
   let count = 0;
   let rest = Buffer.alloc(0);
-  upstream.on('data', (said: Buffer) => {
-    if (cut === undefined) return void client.write(said);
-    rest = Buffer.concat([rest, said]);
+  upstream.on('data', (data: Buffer) => {
+    if (cut === undefined) return void client.write(data);
+    rest = Buffer.concat([rest, data]);
     while (count < cut.messages && rest.length >= 5 && rest.length > rest.readInt32BE(1)) {
       const length = rest.readInt32BE(1) + 1;
       count += 1;

@@ -112,7 +112,7 @@ export async function startOpenidProvider() {
     /** Answers the latest device request as its user: with claims to confirm, or null to deny. */
     confirm: (claims: Claims | null) => {
       const [code] = [...waiting.keys()].slice(-1);
-      if (code === undefined) throw new Error('No device asks.');
+      if (code === undefined) throw new Error('No device request is pending.');
       waiting.set(code, claims);
     },
     goAway: async () => {

@@ -70,7 +70,7 @@ export async function startReceiver(
         };
         const timer = setTimeout(() => {
           waiting.delete(check);
-          reject(new Error(`No such webhook came within ${patienceMs} ms.`));
+          reject(new Error(`No matching webhook was received within ${patienceMs} ms.`));
         }, patienceMs);
         waiting.add(check);
         check();

@@ -124,12 +124,12 @@ export class ScriptedBank {
   rail(manners: Manners = {}): Rail {
     const { submit = 'taken', lookup = 'true', void: voided = 'true' } = manners;
     const hold = manners.hold ?? (async () => undefined);
-    const asked = (call: RailCall, keys: readonly string[]) => this.asked.push({ call, keys });
+    const record = (call: RailCall, keys: readonly string[]) => this.record.push({ call, keys });
     return {
       name: 'sandbox',
       limits: this.limits,
       submit: async (transfers) => {
-        asked(
+        record(
           'submit',
           transfers.map(({ key }) => key),
         );
@@ -139,7 +139,7 @@ export class ScriptedBank {
         return outcomes;
       },
       lookup: async (keys) => {
-        asked('lookup', keys);
+        record('lookup', keys);
         if (lookup === 'fails' || keys.some((key) => this.unreadable.has(key))) {
           throw new Error('The look-up cannot be read.');
         }
@@ -151,7 +151,7 @@ export class ScriptedBank {
         return answers;
       },
       voidKey: async (key) => {
-        asked('void', [key]);
+        record('void', [key]);
         if (voided === 'fails') throw new Error('The void did not arrive.');
         const outcome = this.#void(key);
         await hold('void');
@@ -159,7 +159,7 @@ export class ScriptedBank {
         return outcome;
       },
       statement: async (date) => {
-        asked('statement', [date]);
+        record('statement', [date]);
         const statement = this.#statement(date);
         await hold('statement');
         return statement;

@@ -7,7 +7,7 @@ export type Tarpit = {
   /** The number of requests that are waiting for an answer now. */
   readonly held: () => number;
   /** The `webhook-id` of every request, in order of arrival. */
-  readonly asked: readonly string[];
+readonly asked: readonly string[];
   /** Breaks all connections and accepts no more. */
   readonly close: () => Promise<void>;
 };
@@ -15,9 +15,9 @@ export type Tarpit = {
 /** A receiver that accepts every request and never responds. */
 export async function startTarpit(): Promise<Tarpit> {
   const waiting = new Set<ServerResponse>();
-  const asked: string[] = [];
+  const received: string[] = [];
   const server = createServer((request, response) => {
-    asked.push(String(request.headers['webhook-id']));
+    received.push(String(request.headers['webhook-id']));
     request.resume();
     waiting.add(response);
     response.on('close', () => waiting.delete(response));
@@ -26,7 +26,7 @@ export async function startTarpit(): Promise<Tarpit> {
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     held: () => waiting.size,
-    asked,
+    asked: received,
     close: async () => {
       server.closeAllConnections();
       server.close();

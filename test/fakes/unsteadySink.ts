@@ -5,20 +5,20 @@ import type { ReceivedWebhook } from './receiver.js';
 import { assertGenuine } from './webhookSecrets.js';
 
 /** How a sink treats a request: the status that it responds with, or a dropped connection. */
-type Mood = number | 'drop';
+type Behaviour = number | 'drop';
 
 /** A receiver that sometimes fails. It records the sequence numbers of the events that it accepted. */
-export async function startUnsteadySink(moodOf: (request: number) => Mood) {
+export async function startUnsteadySink(initialBehaviour: (request: number) => Behaviour) {
   const taken: number[] = [];
   const received: ReceivedWebhook[] = [];
   let requests = 0;
-  let mood = moodOf;
+  let behaviour = initialBehaviour;
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       requests += 1;
-      const answer = mood(requests);
+      const answer = behaviour(requests);
       if (answer === 'drop') return request.socket.destroy();
       const body = Buffer.concat(chunks).toString('utf8');
       const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
@@ -32,8 +32,8 @@ export async function startUnsteadySink(moodOf: (request: number) => Mood) {
     url: `http://127.0.0.1:${port}/webhooks`,
     taken,
     requests: () => requests,
-    behave: (next: (request: number) => Mood) => {
-      mood = next;
+    behave: (next: (request: number) => Behaviour) => {
+      behaviour = next;
     },
     close: async () => {
       server.closeAllConnections();

@@ -86,7 +86,7 @@ async function checkTime(database: Database, expectedMs: number): Promise<void> 
   const { now, bound } = exactlyOne(row);
   if (now.getTime() !== expectedMs || bound > 0) {
     throw new Error(
-      `The database says ${now.toISOString()}, and ${bound} of its own clocks are left.`,
+      `The database clock is at ${now.toISOString()}, and ${bound} objects still use the real clock.`,
     );
   }
 }

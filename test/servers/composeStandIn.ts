@@ -43,9 +43,9 @@ export function composeOf(
         await Promise.all(names.filter(isRunning).map(processes.stop));
         return '';
       case 'up': {
-        const given = Object.entries(callerEnv).filter(([name]) => name.startsWith('RATE_'));
-        const isChanged = given.some(([name, value]) => env[name] !== value);
-        if (given.length > 0) Object.assign(env, Object.fromEntries(given));
+        const rateSettings = Object.entries(callerEnv).filter(([name]) => name.startsWith('RATE_'));
+        const isChanged = rateSettings.some(([name, value]) => env[name] !== value);
+        if (rateSettings.length > 0) Object.assign(env, Object.fromEntries(rateSettings));
         await up(names, isChanged || rest.includes('--force-recreate'));
         return '';
       }
@@ -64,7 +64,7 @@ export function composeOf(
         return (await run(program, args, { cwd: root, env: own })).stdout;
       }
       default:
-        throw new Error(`docker compose ${verb} is not known.`);
+        throw new Error(`The stand-in does not support docker compose ${verb}.`);
     }
   };
 }

@@ -58,7 +58,7 @@ async function whenReadable(folder: string, file: string): Promise<string> {
     };
     const watcher = watch(folder, () => void check());
     const timer = setTimeout(
-      () => end(() => reject(new Error(`${file} was not there after ${installLimitMs} ms.`))),
+      () => end(() => reject(new Error(`${file} did not exist after ${installLimitMs} ms.`))),
       installLimitMs,
     );
     // The file may have been written before the watcher started.

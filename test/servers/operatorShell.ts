@@ -65,7 +65,7 @@ export async function openOperatorShell(
   const answer = async (request: IncomingMessage): Promise<string> => {
     const { tool, args, env: callerEnv } = toolCall.parse(JSON.parse(await text(request)));
     const act = tools[tool];
-    if (act === undefined) throw new Error(`There is no ${tool}.`);
+    if (act === undefined) throw new Error(`The shell has no tool ${tool}.`);
     return act(args, callerEnv);
   };
   const server = createServer((request, response) => {
@@ -123,8 +123,8 @@ const findsSomething = /^corridor (doctor|reconcile)/;
 
 export function followRunbook(shell: OperatorShell, title: string, words: Words): Walk {
   const known = new Map<string, string>();
-  for (const [word, said] of Object.entries(words))
-    if (typeof said === 'string') known.set(word, said);
+  for (const [word, value] of Object.entries(words))
+    if (typeof value === 'string') known.set(word, value);
   const left = [...partOfEntry(title, 'Commands.').commands];
   let transcript = '';
   let last = '';
@@ -211,8 +211,8 @@ function patternOf(line: string, known: ReadonlyMap<string, string>, words: Word
     .replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')
     .replaceAll(/\s+/g, '\\s+')
     .replaceAll('…', '.*?');
-  const open = Object.entries(words).flatMap(([word, said]) =>
-    known.has(word) || typeof said === 'string' ? [] : [[word, said.source] as const],
+  const open = Object.entries(words).flatMap(([word, value]) =>
+    known.has(word) || typeof value === 'string' ? [] : [[word, value.source] as const],
   );
   const pattern = open.reduce(
     (result, [word, source]) => result.replaceAll(new RegExp(`\\b${word}\\b`, 'g'), () => source),

@@ -142,7 +142,7 @@ export async function startProcesses({
   };
   const end = async (name: PartName, how: (part: Part) => Promise<unknown>) => {
     const part = running.get(name);
-    if (part === undefined) throw new Error(`${name} does not run.`);
+    if (part === undefined) throw new Error(`${name} is not running.`);
     await how(part);
   };
   /** Waits for every start even if one fails, so that a later stop knows all running parts. */
@@ -232,7 +232,7 @@ export function processesOf() {
       const program = `dist/${folderOf(started)}/main.js`;
       const command = ['node', ...flagsOf(started, args, './dist'), program, ...args];
       found[name] = { command, env: Object.keys(env) };
-      return Promise.reject(new Error('It is only looked at.'));
+      return Promise.reject(new Error('The command is only recorded, not run.'));
     };
     const parts = startersOf('', ports, bank, note, 'postgres://owner@127.0.0.1/corridor');
     parts[name]().catch(() => undefined);

@@ -141,7 +141,7 @@ export async function createStackHome(): Promise<StackHome> {
     processes: () => strayProcesses(mark, directory),
     remove: async () => {
       killStrayProcesses(mark, directory);
-      await eventually('the end of every process', 5_000, () =>
+      await eventually('every process of the stack has ended', 5_000, () =>
         strayProcesses(mark, directory).length === 0 ? true : undefined,
       );
       await rm(directory, { recursive: true, force: true });

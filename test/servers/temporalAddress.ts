@@ -10,6 +10,6 @@ export function temporalAddress(): string {
   const slot = Number.parseInt(process.env['VITEST_POOL_ID'] ?? '1', 10);
   const address = addresses[slot - 1];
   if (address === undefined)
-    throw new Error(`There is no Temporal for the ${slot}th file at a time.`);
+    throw new Error(`There is no Temporal server for concurrent test file ${slot}.`);
   return address;
 }

@@ -129,7 +129,7 @@ async function configure({ directory, port, databaseUrl }: ServerOptions, passwo
 /** Replaces everything in one pass, because a substituted port may equal one still to be replaced. */
 function replaced(text: string, substitutes: readonly (readonly [string, string])[]): string {
   for (const [from] of substitutes)
-    if (!text.includes(from)) throw new Error(`server.yaml has no "${from}" any more.`);
+    if (!text.includes(from)) throw new Error(`server.yaml no longer contains "${from}".`);
   const by = new Map(substitutes);
   const any = new RegExp(substitutes.map(([from]) => from.replaceAll('.', '\\.')).join('|'), 'g');
   return text.replace(any, (found) => by.get(found) ?? found);

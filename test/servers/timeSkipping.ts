@@ -125,7 +125,7 @@ async function startCrew(env: TestWorkflowEnvironment, cachedWorkflows: number):
   });
   const running = workers.map((worker) => worker.run());
   const workerFailure = Promise.all(running).then(() => {
-    throw new Error('The workers have stopped by themselves.');
+    throw new Error('The workers have stopped unexpectedly.');
   });
   workerFailure.catch(() => undefined);
   return {
@@ -154,7 +154,7 @@ async function createWorkers(
     activities: { default: activity },
     shutdownForceTime: shutdownForceMs,
   };
-  const { payouts, batch, ...others } = taskQueues;
+  const { payouts, batch, ...rest } = taskQueues;
   const workflows = {
     ...shared,
     workflowBundle: await workflowBundle(),
@@ -164,12 +164,12 @@ async function createWorkers(
   };
   return Promise.all([
     ...[payouts, batch].map((taskQueue) => Worker.create({ ...workflows, taskQueue })),
-    ...Object.values(others).map((taskQueue) => Worker.create({ ...shared, taskQueue })),
+    ...Object.values(rest).map((taskQueue) => Worker.create({ ...shared, taskQueue })),
   ]);
 }
 
 /** Rejects after the time limit of a test, so that its workers do not outlive it. */
 async function expire(signal: AbortSignal): Promise<never> {
   await setTimeout(testLimitMs, undefined, { signal });
-  throw new Error(`The workflow did not come so far within ${testLimitMs} ms.`);
+  throw new Error(`The test did not end within ${testLimitMs} ms.`);
 }

@@ -38,8 +38,8 @@ export async function compile(folder: string, args: readonly string[]): Promise<
   const compiler = join(root, 'node_modules/typescript/lib/tsc.js');
   const running = run(process.execPath, [compiler, ...args], { cwd: folder });
   await running.catch((failure: unknown) => {
-    const said =
+    const output =
       failure instanceof Error && 'stdout' in failure ? String(failure.stdout) : String(failure);
-    throw new Error(said);
+    throw new Error(output);
   });
 }
