@@ -66,7 +66,7 @@ type Line = { readonly payoutId: string; readonly transaction: string } & (
     }
   | { readonly kind: 'posted'; readonly detail: { readonly entry: string } }
   | {
-readonly kind: 'reported';
+      readonly kind: 'reported';
       readonly detail: {
         readonly kind: string;
         readonly amountMinor?: string;
@@ -133,7 +133,9 @@ export async function faultsOf(database: Database, run: Interleaving): Promise<r
   return [
     ...run.bugs.map((bug) => `an attempt failed unexpectedly: ${String(bug)}`),
     ...(isGapless ? [] : [`the events are numbered ${numbers.join(' ')}`]),
-    ...(evidence.unapplied > 0 ? [`${evidence.unapplied} facts were reported and not applied`] : []),
+    ...(evidence.unapplied > 0
+      ? [`${evidence.unapplied} facts were reported and not applied`]
+      : []),
     ...(evidence.unbalanced > 0 ? ['a balance is not the sum of its postings'] : []),
     ...evidence.rows.flatMap((row) =>
       faultsOfPayout(row, run, evidence).map((fault) => `payout ${nameOf(run, row)}: ${fault}`),
@@ -170,14 +172,15 @@ function faultsOfPayout(row: LockedPayout, run: Interleaving, evidence: Evidence
 
 /** The bank pays at most once, and never pays money that was released to the customer. */
 function faultsOfMoney(row: LockedPayout, run: Interleaving, entries: readonly string[]) {
-const { bank, commands } = run;
+  const { bank, commands } = run;
   const faults: string[] = [];
   const payments = bank.paymentsOf(row.id).length;
-const isMarked = commands.some(
+  const isMarked = commands.some(
     ({ input, command }) => input.id === row.id && command.kind === 'markSettled',
   );
   if (payments > 1) faults.push(`the bank has paid it ${payments} times`);
-  if (payments > 0 && entries.includes('release')) faults.push('released, although the bank has paid');
+  if (payments > 0 && entries.includes('release'))
+    faults.push('released, although the bank has paid');
   if (payments === 0 && entries.includes('settle') && !isMarked) {
     faults.push('settled, although the bank has not paid');
   }
@@ -250,7 +253,7 @@ function faultsOfAnswers(row: LockedPayout, { answers }: Interleaving): string[]
 
 /** A final status has a cause: the bank's rejection, an operator's release, or a cancellation. */
 function faultsOfEnds({ id, status }: LockedPayout, run: Interleaving): string[] {
-const commands = run.commands.filter(({ input }) => input.id === id);
+  const commands = run.commands.filter(({ input }) => input.id === id);
   const has = (kind: string) => commands.some(({ command }) => command.kind === kind);
   if (status === 'failed' && !run.bank.hasRejected(id) && !has('failAndRelease')) {
     return ['failed, although neither the bank nor an operator has refused it'];
@@ -277,7 +280,7 @@ function faultsOfDisputes(row: LockedPayout, diary: readonly Line[]): string[] {
   /** Whether a refusal or a return was reported before the contradiction, and so justifies a refund. */
   let wasRefused = false;
   for (const line of diary) {
-if (line.kind === 'reported') {
+    if (line.kind === 'reported') {
       isContradicted ||= isMismatch(row, line.detail);
       wasRefused ||= !isContradicted && line.detail.kind !== 'settled';
     }
@@ -293,7 +296,8 @@ if (line.kind === 'reported') {
       faults.push('refunded although the facts contradict each other');
     }
     const isReturn = line.kind === 'posted' && line.detail.entry === 'return';
-    if (isReturn && isShort(row)) faults.push('credited in full although less than 90 % was returned');
+    if (isReturn && isShort(row))
+      faults.push('credited in full although less than 90 % was returned');
   }
   return faults;
 }

@@ -106,7 +106,9 @@ it('a batch has the same result, and no duplicate webhook, when its worker resta
   expect(batch.duplicates()).toBe(0);
 });
 
-it('a batch is started by the sweep when Temporal was down as it was accepted', async ({ annotate }) => {
+it('a batch is started by the sweep when Temporal was down as it was accepted', async ({
+  annotate,
+}) => {
   await parts.crash('temporal');
   const batch = await startBatch();
   await parts.start('temporal');

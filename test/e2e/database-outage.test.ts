@@ -38,7 +38,7 @@ afterAll(async () => {
 /** The API's answer, or undefined: a process may stay frozen longer than the client waits. */
 async function answerOf(request: Promise<ApiAnswer>): Promise<ApiAnswer | undefined> {
   try {
-return await request;
+    return await request;
   } catch (error) {
     if (error instanceof Error && error.name === 'TimeoutError') return undefined;
     throw error;
@@ -110,14 +110,14 @@ it(
   `no process exits, whenever its connections are cut: ${rounds} rounds`,
   async ({ annotate }) => {
     const pidsBefore = parts.pids();
-const requests: Promise<string>[] = [];
+    const requests: Promise<string>[] = [];
     for (let round = 0; round < rounds; round += 1) {
       if (round % 4 === 0) {
-requests.push(customer.insist('POST /v1/payouts', `cut-${round}`, itemOf(`Cut ${round}`)));
+        requests.push(customer.insist('POST /v1/payouts', `cut-${round}`, itemOf(`Cut ${round}`)));
       }
       if (round % 20 === 0) {
         const payouts = [1, 2, 3].map((n) => itemOf(`Cut ${round}, item ${n}`));
-requests.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payouts }));
+        requests.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payouts }));
       }
       await delay(100);
       line.refuseNew(true);
@@ -126,7 +126,9 @@ requests.push(customer.insist('POST /v1/batches', `cut-batch-${round}`, { payout
       await delay(50);
       line.refuseNew(false);
     }
-    const refused = (await Promise.allSettled(requests)).filter(({ status }) => status === 'rejected');
+    const refused = (await Promise.allSettled(requests)).filter(
+      ({ status }) => status === 'rejected',
+    );
     expect(refused).toEqual([]);
     await annotate(`answers: ${JSON.stringify([...customer.answered])}`);
     await expectAllSettled(rounds / 4 + (rounds / 20) * 3);
@@ -156,15 +158,15 @@ describe('a process that was frozen inside a transaction', () => {
     name: PartName,
     applicationName: string,
     lock: string,
-send: () => Promise<unknown>,
+    send: () => Promise<unknown>,
   ): Promise<unknown> {
-let response: Promise<unknown> = Promise.resolve();
+    let response: Promise<unknown> = Promise.resolve();
     await transaction(parts.database, async (sql) => {
       // The test's own transaction may be idle for long on a busy machine.
       await sql`set local idle_in_transaction_session_timeout = '90s'`;
       await sql`set local transaction_timeout = 0`;
       await sql.unsafe(lock);
-response = send();
+      response = send();
       await eventually(`${name} waits for a lock`, 60_000, async () => {
         const waiting = await parts.database`
           select from pg_stat_activity
@@ -177,7 +179,7 @@ response = send();
     await expect.poll(() => countHeld(applicationName), held).toBeGreaterThan(0);
     await expect.poll(() => countHeld(applicationName), held).toBe(0);
     parts.signal(name, 'SIGCONT');
-return response;
+    return response;
   }
 
   const balances = () =>

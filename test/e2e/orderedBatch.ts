@@ -80,7 +80,8 @@ export async function startOrderedBatch(
     reference: referenceOf(index, spreadS),
   }));
   const answer = await client('POST /v1/batches', { json: { payouts }, idempotencyKey: 'once' });
-  if (answer.status !== 202) throw new Error(`The batch request was answered with ${answer.status}.`);
+  if (answer.status !== 202)
+    throw new Error(`The batch request was answered with ${answer.status}.`);
   const id = textOf(answer, 'id');
 
   return {
@@ -91,16 +92,17 @@ export async function startOrderedBatch(
         whenDatabaseAnswers(async () => {
           const rows = await database<{ status: PayoutStatus }[]>`
             select distinct status from payouts where batch_id = ${id}`;
-          if (rows.every(({ status }) => isFinal(status))) throw new Error(`Every item of ${id} is already final.`);
+          if (rows.every(({ status }) => isFinal(status)))
+            throw new Error(`Every item of ${id} is already final.`);
           return rows.some(({ status }) => status === wanted) ? true : undefined;
         }),
       );
     },
     untilOver: async (limitMs) => {
-let pending: object = {};
+      let pending: object = {};
       await eventually(`${id} is over`, limitMs, () =>
         whenDatabaseAnswers(async () => {
-pending = await pendingOf(parts, id, account.id);
+          pending = await pendingOf(parts, id, account.id);
           return Object.values(pending).every((count) => count === 0) ? true : undefined;
         }),
       ).catch((error: unknown) => {
@@ -151,7 +153,7 @@ export function distinctEvents({ received }: Receiver): ReadonlySet<string> {
 /** Returns undefined while the database is down, so that callers that poll just continue. */
 async function whenDatabaseAnswers<T>(query: () => Promise<T>): Promise<T | undefined> {
   try {
-return await query();
+    return await query();
   } catch (error) {
     if (isOutage(error)) return undefined;
     throw error;

@@ -159,7 +159,9 @@ it.for(outages)(
     await account.stop();
     await untilNone('all payouts are final', quietLimitMs, () => open(account.accountId));
     const quietMs = sinceMs();
-    await untilNone('all webhooks are delivered', deliveredLimitMs, () => undelivered(account.accountId));
+    await untilNone('all webhooks are delivered', deliveredLimitMs, () =>
+      undelivered(account.accountId),
+    );
     const [taken] = await parts.database<{ count: bigint }[]>`
       select count(*) from payouts where account_id = ${account.accountId}`;
     await annotate(`${taken?.count} payouts: quiet ${quietMs} ms, webhooks ${sinceMs()} ms`);

@@ -425,8 +425,8 @@ describe('a payout’s trace', () => {
     ]);
     expect(way.at(-1)?.parentSpanId).toBe(trace.span);
     // The bank receives the trace, but nothing else that the integrator sent.
-const received = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
-expect(received).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
+    const received = parts.rail.traceHeaders.filter((headers) => headers.length > 0);
+    expect(received).toContainEqual([['traceparent', `00-${trace.id}-${call?.spanId}-01`]]);
     expect(new Set(received.flat().map(([name]) => name))).toEqual(new Set(['traceparent']));
     expect(receiver.received.filter(({ headers }) => headers['traceparent'])).toEqual([]);
   });

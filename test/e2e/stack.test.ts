@@ -252,7 +252,7 @@ describe('a running stack', () => {
       return lines.find((text) => text.includes('needs an operator'));
     });
     const account = textOf(await client('GET /v1/account'), 'id');
-const logged = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
+    const logged = { level: 'warn', account, payout: id, reason: 'amount_mismatch' };
     expect(JSON.parse(line)).toMatchObject(logged);
 
     // Metrics are cached for ten seconds.
@@ -265,7 +265,7 @@ const logged = { level: 'warn', account, payout: id, reason: 'amount_mismatch' }
     const pages = [page, ...(await Promise.all(['worker', 'batch-worker'].map(metricsOf)))];
     const types = pages.flatMap((text) => [...text.matchAll(/^# TYPE (\S+) /gm)]);
     const exported = new Set([...types.map(([, name]) => name), ...onlyAfterFailures]);
-const queried = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
+    const queried = metricsNamedIn([...alerts.map(({ expr }) => expr), ...dashboardQueries]);
     expect([...queried].filter((name) => !exported.has(name))).toEqual([]);
     // No label contains an ID.
     expect(pages.join('\n')).not.toMatch(/"(acc|po|bat|we|bnf|evt)_[0-9a-z]{8,}/);
@@ -516,7 +516,12 @@ describe('corridor reports invalid arguments', () => {
     ],
     ['an extra argument', ['payouts', 'list', 'po_1'], 'takes no argument "po_1"'],
     ['a group', ['webhooks'], '"webhooks" needs a subcommand: list.', 'corridor help webhooks'],
-    ['help on an unknown command', ['help', 'nope'], 'There is no command "nope".', 'corridor help'],
+    [
+      'help on an unknown command',
+      ['help', 'nope'],
+      'There is no command "nope".',
+      'corridor help',
+    ],
   ])('%s: exit code 2', async (_case, args, message, topic = 'corridor help') => {
     const home = await openHome();
     const { code, stderr } = await home.runBare(...args);

@@ -103,7 +103,9 @@ it.for(killed)(
     const tarpit = await startTarpit();
     onTestFinished(() => tarpit.close());
     await (await openCaller(tarpit.url))[how]();
-    await eventually('the tarpit receives a request', 60_000, () => (tarpit.held() > 0 ? true : undefined));
+    await eventually('the tarpit receives a request', 60_000, () =>
+      tarpit.held() > 0 ? true : undefined,
+    );
 
     // One receiver hangs on first attempts, the other on second attempts, five seconds later.
     const [first, second] = [await openHangingReceiver(), await openHangingReceiver()] as const;

@@ -229,31 +229,28 @@ describe('payouts survive an outage', () => {
     await expectPaidOnce(sender, before, during);
   });
 
-  it.each(['stop', 'crash'] as const)(
-    'of PostgreSQL (%s), at every step',
-    async (how) => {
-      const sender = await openSender();
-      // Retries after a 503 with the same key: the first query on a connection that an earlier outage has
-      // closed may still fail that way.
-      const insist = (reference: string, key: string) =>
-        eventually(`an answer to payout ${key}`, 30_000, async () => {
-          const answer = await sender.send(reference, key);
-          return answer.status < 500 ? answer : undefined;
-        });
-      const waiting = await Promise.all(
-        Array.from({ length: 10 }, (_, n) => insist('simulate: delay 2s', `${how}-waiting-${n}`)),
-      );
-      // These requests are in flight while the database goes down.
-      const insisting = Promise.all(
-        Array.from({ length: 10 }, (_, n) => insist('Invoice 19', `${how}-${n}`)),
-      );
-      await parts[how]('postgres');
-      await parts.start('postgres');
+  it.each(['stop', 'crash'] as const)('of PostgreSQL (%s), at every step', async (how) => {
+    const sender = await openSender();
+    // Retries after a 503 with the same key: the first query on a connection that an earlier outage has
+    // closed may still fail that way.
+    const insist = (reference: string, key: string) =>
+      eventually(`an answer to payout ${key}`, 30_000, async () => {
+        const answer = await sender.send(reference, key);
+        return answer.status < 500 ? answer : undefined;
+      });
+    const waiting = await Promise.all(
+      Array.from({ length: 10 }, (_, n) => insist('simulate: delay 2s', `${how}-waiting-${n}`)),
+    );
+    // These requests are in flight while the database goes down.
+    const insisting = Promise.all(
+      Array.from({ length: 10 }, (_, n) => insist('Invoice 19', `${how}-${n}`)),
+    );
+    await parts[how]('postgres');
+    await parts.start('postgres');
 
-      const answers = [...waiting, ...(await insisting)];
-      const ids = answers.map((answer) => textOf(answer, 'id'));
-      for (const id of ids) await untilRowIs(id, 'settled', sweepLimitMs);
-      await expectPaidOnce(sender, ...ids);
-    },
-  );
+    const answers = [...waiting, ...(await insisting)];
+    const ids = answers.map((answer) => textOf(answer, 'id'));
+    for (const id of ids) await untilRowIs(id, 'settled', sweepLimitMs);
+    await expectPaidOnce(sender, ...ids);
+  });
 });

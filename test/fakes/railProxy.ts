@@ -43,7 +43,8 @@ export async function startRailProxy(bankUrl: string): Promise<RailProxy> {
 
   const set = (kept: Trap['kept'], path: string) =>
     new Promise<void>((resolve, reject) => {
-      const late = () => reject(new Error(`No request for ${path} was received within ${patienceMs} ms.`));
+      const late = () =>
+        reject(new Error(`No request for ${path} was received within ${patienceMs} ms.`));
       const timer = setTimeout(late, patienceMs);
       const spring = () => {
         clearTimeout(timer);

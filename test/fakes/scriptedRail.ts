@@ -124,7 +124,7 @@ export class ScriptedBank {
   rail(manners: Manners = {}): Rail {
     const { submit = 'taken', lookup = 'true', void: voided = 'true' } = manners;
     const hold = manners.hold ?? (async () => undefined);
-    const record = (call: RailCall, keys: readonly string[]) => this.record.push({ call, keys });
+    const record = (call: RailCall, keys: readonly string[]) => this.asked.push({ call, keys });
     return {
       name: 'sandbox',
       limits: this.limits,

@@ -7,7 +7,7 @@ export type Tarpit = {
   /** The number of requests that are waiting for an answer now. */
   readonly held: () => number;
   /** The `webhook-id` of every request, in order of arrival. */
-readonly asked: readonly string[];
+  readonly asked: readonly string[];
   /** Breaks all connections and accepts no more. */
   readonly close: () => Promise<void>;
 };

@@ -61,7 +61,8 @@ export async function startApiProcess(
       const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(
         readFileSync(`/proc/${part.pid}/status`, 'utf8'),
       )?.[1];
-      if (kilobytes === undefined) throw new Error('The kernel does not report the memory of the process.');
+      if (kilobytes === undefined)
+        throw new Error('The kernel does not report the memory of the process.');
       return Number.parseInt(kilobytes, 10) * 1024;
     },
   };

@@ -283,11 +283,14 @@ describe('a payout at the live rate', () => {
     expect(refused(live, empty)).toMatchObject({ param: 'beneficiary', received: 'bnf_1' });
   });
 
-  test.each(['sourceCurrency', 'amount', 'fixedSide'])('without its %s is a bug and throws', (name) => {
-    expect(() => decide({ ...live, [name]: null }, liveFacts)).toThrow(
-      'A live-rate payout has a source currency, an amount and a fixed side.',
-    );
-  });
+  test.each(['sourceCurrency', 'amount', 'fixedSide'])(
+    'without its %s is a bug and throws',
+    (name) => {
+      expect(() => decide({ ...live, [name]: null }, liveFacts)).toThrow(
+        'A live-rate payout has a source currency, an amount and a fixed side.',
+      );
+    },
+  );
 });
 
 describe('payouts in the order of their request', () => {

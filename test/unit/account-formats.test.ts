@@ -359,7 +359,7 @@ describe('mistakes that were reported in public issues and documentation', () =>
 
   test('each get a message that says what to change', () => {
     expect(reported.length).toBeGreaterThanOrEqual(10);
-const messages = reported.map(({ country, details, why }) => {
+    const messages = reported.map(({ country, details, why }) => {
       const sent = { ...exampleOf(country, 'pix_key' in details ? 1 : 0), ...details };
       const result = validateBeneficiary(sent, today);
       const refusals = 'country' in result ? [] : result;
@@ -368,7 +368,7 @@ const messages = reported.map(({ country, details, why }) => {
       );
       return [`${country}, ${why}`, ...sentences];
     });
-expect(messages).toMatchInlineSnapshot(`
+    expect(messages).toMatchInlineSnapshot(`
       [
         [
           "GB, the two fields swapped",

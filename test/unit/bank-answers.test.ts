@@ -50,7 +50,9 @@ describe('a time of the bank', () => {
     const fields = { key: 'po_1', amount: '100', currency: 'EUR', at };
     const { results } = lookupAnswer.parse({ results: [{ ...fields, state: 'settled' }] });
     expect(results).toMatchObject([{ at: utc }]);
-    const { events } = callbackBody.parse({ events: [{ ...fields, id: 'evt_1', type: 'settled' }] });
+    const { events } = callbackBody.parse({
+      events: [{ ...fields, id: 'evt_1', type: 'settled' }],
+    });
     expect(events).toMatchObject([{ report: { at: utc } }]);
     expect(read({ at }).data?.lines).toMatchObject([{ bookedAt: utc }]);
   });

@@ -98,9 +98,9 @@ describe('a batch', () => {
         const whole = validate(batchParams, decode(sent));
         const sliced = await validateBatch(decode(sent));
         if ('params' in sliced) expect(sliced).toEqual(whole);
-const found = 'refusals' in sliced ? sliced.refusals : [];
+        const found = 'refusals' in sliced ? sliced.refusals : [];
         const wanted = 'refusals' in whole ? whole.refusals : [];
-expect(found).toEqual(expect.arrayContaining([...wanted]));
+        expect(found).toEqual(expect.arrayContaining([...wanted]));
       }),
     );
   });

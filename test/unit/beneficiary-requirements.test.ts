@@ -64,26 +64,29 @@ describe('the JSON Schema of what a country requires', () => {
     beneficiaryTypes.map((type) => [country, type] as const),
   );
 
-  test.each(cases)('in %s, %s: accepts and refuses the same bodies as the rules', (country, type) => {
-    const rulesWith = (sent: object) => accountRulesOf(country, undefined, { sent });
-    const addressed = rulesWith({ type, 'address[country]': country });
-    const answer = requirementsObject(country, null, rulesWith({ type }), addressed);
-    for (const { json_schema } of [answer, ...answer.alternatives]) {
-      const validate = ajv.compile(JSON.parse(JSON.stringify(json_schema)));
-      const { examples, properties } = described.parse(json_schema);
-      const [example] = examples;
-      const address = { town: 'Springfield', country };
-      const isShort = properties.address.required.length === Object.keys(address).length;
-      const right: readonly Body[] = isShort ? [example, { ...example, address }] : [example];
-      for (const each of right) expect([validate(each), isTaken(each)]).toEqual([true, true]);
-      const wrong: readonly Body[] = [
-        ...Object.keys(example).map((name) => without(example, name)),
-        ...Object.keys(address).map((name) => ({ ...example, address: without(address, name) })),
-        { ...example, currency: 'XXX' },
-      ];
-      for (const each of wrong) expect([validate(each), isTaken(each)]).toEqual([false, false]);
-      // An unknown parameter never reaches the rules.
-      expect(validate({ ...example, account_no: '1' })).toBe(false);
-    }
-  });
+  test.each(cases)(
+    'in %s, %s: accepts and refuses the same bodies as the rules',
+    (country, type) => {
+      const rulesWith = (sent: object) => accountRulesOf(country, undefined, { sent });
+      const addressed = rulesWith({ type, 'address[country]': country });
+      const answer = requirementsObject(country, null, rulesWith({ type }), addressed);
+      for (const { json_schema } of [answer, ...answer.alternatives]) {
+        const validate = ajv.compile(JSON.parse(JSON.stringify(json_schema)));
+        const { examples, properties } = described.parse(json_schema);
+        const [example] = examples;
+        const address = { town: 'Springfield', country };
+        const isShort = properties.address.required.length === Object.keys(address).length;
+        const right: readonly Body[] = isShort ? [example, { ...example, address }] : [example];
+        for (const each of right) expect([validate(each), isTaken(each)]).toEqual([true, true]);
+        const wrong: readonly Body[] = [
+          ...Object.keys(example).map((name) => without(example, name)),
+          ...Object.keys(address).map((name) => ({ ...example, address: without(address, name) })),
+          { ...example, currency: 'XXX' },
+        ];
+        for (const each of wrong) expect([validate(each), isTaken(each)]).toEqual([false, false]);
+        // An unknown parameter never reaches the rules.
+        expect(validate({ ...example, account_no: '1' })).toBe(false);
+      }
+    },
+  );
 });

@@ -95,7 +95,8 @@ describe('a calculation', () => {
           result: fraction(result),
           of: (name: string) => fraction(inputs[name] ?? ''),
         }));
-        if (!fee || !net || !middle || !rate || !receive) throw new Error('The calculation lacks a step.');
+        if (!fee || !net || !middle || !rate || !receive)
+          throw new Error('The calculation lacks a step.');
         const [sourceDigits, destinationDigits] = [sourceCurrency, destinationCurrency].map(
           digitsOf,
         );

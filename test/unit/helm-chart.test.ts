@@ -207,17 +207,22 @@ describe('the chart', () => {
     }
   });
 
-  it.each(['api', 'worker', 'batch-worker'])('starts %s with the command and the variables of the rolling-replacement tests', (name) => {
-    const found = workloadsOf(textsOf('least')).find((each) => each.name === name);
-    const { command: started, env } = processesOf()[name] ?? { command: [], env: [] };
-    const command = found?.container.command.filter((word) => !word.startsWith('--max-semi-space'));
-    expect(command).toEqual(started);
-    const names = found?.container.env.map((each) => each.name.replace(/_FILE$/, ''));
-    // Settings for tests only: receivers on this machine, and requests at full speed.
-    const ofTestsAlone = /^WEBHOOKS_ALLOW_INSECURE$|LIMIT/;
-    const production = env.filter((variable) => !ofTestsAlone.test(variable));
-    expect(production.filter((variable) => !names?.includes(variable))).toEqual([]);
-  });
+  it.each(['api', 'worker', 'batch-worker'])(
+    'starts %s with the command and the variables of the rolling-replacement tests',
+    (name) => {
+      const found = workloadsOf(textsOf('least')).find((each) => each.name === name);
+      const { command: started, env } = processesOf()[name] ?? { command: [], env: [] };
+      const command = found?.container.command.filter(
+        (word) => !word.startsWith('--max-semi-space'),
+      );
+      expect(command).toEqual(started);
+      const names = found?.container.env.map((each) => each.name.replace(/_FILE$/, ''));
+      // Settings for tests only: receivers on this machine, and requests at full speed.
+      const ofTestsAlone = /^WEBHOOKS_ALLOW_INSECURE$|LIMIT/;
+      const production = env.filter((variable) => !ofTestsAlone.test(variable));
+      expect(production.filter((variable) => !names?.includes(variable))).toEqual([]);
+    },
+  );
 
   it.each(renderings)('sets only variables that a process reads, with %s', (name) => {
     const config = textOf('src/config.ts');

@@ -413,7 +413,14 @@ class Accept implements Operation {
 }
 
 /** What the rail may report about a payout. Amounts are shares of the submitted amount. */
-type Report = 'accept' | 'settle' | 'fail' | 'cancel' | 'return' | 'return short' | 'another amount';
+type Report =
+  | 'accept'
+  | 'settle'
+  | 'fail'
+  | 'cancel'
+  | 'return'
+  | 'return short'
+  | 'another amount';
 
 class HandleReport implements Operation {
   readonly #which: number;

@@ -218,41 +218,48 @@ test('payouts of one decision share what the limit of their corridor has left', 
 test('no more is ever accepted than the limits and the balance have left', () => {
   const minor = fc.bigInt({ min: 1n, max: 1_000n });
   const limit = fc.option(fc.bigInt({ min: 1n, max: 3_000n }));
-const limitRules = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
+  const limitRules = fc.record({ payoutMinor: limit, dayMinor: limit, monthMinor: limit });
   const use = fc.bigInt({ min: 0n, max: 2_000n }).map(String);
-const requestedAmounts = fc.array(minor, { maxLength: 12 });
+  const requestedAmounts = fc.array(minor, { maxLength: 12 });
   fc.assert(
-    fc.property(limitRules, use, use, minor, requestedAmounts, (rules, today, before, balance, amounts) => {
-      const used = { '2026-11-23': today, '2026-11-22': before };
-      const all = [{ ...unused, ...rules, uses: used }];
-      const standings = standingsOf(all, new Date('2026-11-23T12:00:00Z'));
-      const funds: Funds = {
-        state: 'open',
-        available: new Map([['USD', balance]]),
-        standings: new Map([['USD', standings]]),
-      };
-      const results = fundInOrder(amounts.map(payoutOf), funds);
-      const taken = results.map((result) => (isRefusal(result) ? 0n : result.sourceMinor));
-      const sum = taken.reduce((all, each) => all + each, 0n);
-      const [day, month] = [BigInt(today), BigInt(today) + BigInt(before)];
-      const fits = (bound: bigint | null, value: bigint) => bound === null || value <= bound;
-      expect(sum <= balance).toBe(true);
-      expect(taken.every((each) => fits(rules.payoutMinor, each))).toBe(true);
-      if (sum > 0n) expect(fits(rules.dayMinor, day + sum)).toBe(true);
-      if (sum > 0n) expect(fits(rules.monthMinor, month + sum)).toBe(true);
-      // Nothing is refused that would fit: the remainder is too small for each refused item.
-      for (const [index, result] of results.entries()) {
-        if (!isRefusal(result)) continue;
-        const before = taken.slice(0, index).reduce((all, each) => all + each, 0n);
-        const amount = amounts[index] ?? 0n;
-        const isCovered =
-          before + amount <= balance &&
-          fits(rules.payoutMinor, amount) &&
-          fits(rules.dayMinor, day + before + amount) &&
-          fits(rules.monthMinor, month + before + amount);
-        expect(isCovered).toBe(false);
-      }
-    }),
+    fc.property(
+      limitRules,
+      use,
+      use,
+      minor,
+      requestedAmounts,
+      (rules, today, before, balance, amounts) => {
+        const used = { '2026-11-23': today, '2026-11-22': before };
+        const all = [{ ...unused, ...rules, uses: used }];
+        const standings = standingsOf(all, new Date('2026-11-23T12:00:00Z'));
+        const funds: Funds = {
+          state: 'open',
+          available: new Map([['USD', balance]]),
+          standings: new Map([['USD', standings]]),
+        };
+        const results = fundInOrder(amounts.map(payoutOf), funds);
+        const taken = results.map((result) => (isRefusal(result) ? 0n : result.sourceMinor));
+        const sum = taken.reduce((all, each) => all + each, 0n);
+        const [day, month] = [BigInt(today), BigInt(today) + BigInt(before)];
+        const fits = (bound: bigint | null, value: bigint) => bound === null || value <= bound;
+        expect(sum <= balance).toBe(true);
+        expect(taken.every((each) => fits(rules.payoutMinor, each))).toBe(true);
+        if (sum > 0n) expect(fits(rules.dayMinor, day + sum)).toBe(true);
+        if (sum > 0n) expect(fits(rules.monthMinor, month + sum)).toBe(true);
+        // Nothing is refused that would fit: the remainder is too small for each refused item.
+        for (const [index, result] of results.entries()) {
+          if (!isRefusal(result)) continue;
+          const before = taken.slice(0, index).reduce((all, each) => all + each, 0n);
+          const amount = amounts[index] ?? 0n;
+          const isCovered =
+            before + amount <= balance &&
+            fits(rules.payoutMinor, amount) &&
+            fits(rules.dayMinor, day + before + amount) &&
+            fits(rules.monthMinor, month + before + amount);
+          expect(isCovered).toBe(false);
+        }
+      },
+    ),
   );
 });
 

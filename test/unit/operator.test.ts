@@ -76,17 +76,20 @@ describe('the commands that an operator is offered', () => {
     correct: 'correct',
   };
 
-  test.each(standings)('for $status, $attentionReason, $isSubmitted: none that would be refused', (at) => {
-    for (const isInSuspense of [true, false]) {
-      for (const { command } of offersOf(at, isInSuspense)) {
-        const [, , verb = '', id] = command.split(' ');
-        const kind = kindOf[verb];
-        expect(id).toBe('po_1');
-        expect(kind && refusalOf(kind, at)).toBeUndefined();
-        if (isInSuspense) expect(['settle', 'fail']).not.toContain(verb);
+  test.each(standings)(
+    'for $status, $attentionReason, $isSubmitted: none that would be refused',
+    (at) => {
+      for (const isInSuspense of [true, false]) {
+        for (const { command } of offersOf(at, isInSuspense)) {
+          const [, , verb = '', id] = command.split(' ');
+          const kind = kindOf[verb];
+          expect(id).toBe('po_1');
+          expect(kind && refusalOf(kind, at)).toBeUndefined();
+          if (isInSuspense) expect(['settle', 'fail']).not.toContain(verb);
+        }
       }
-    }
-  });
+    },
+  );
 
   test.each(standings.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
     'for $status, $attentionReason, $isSubmitted: at least one, and who can end the wait',
@@ -96,13 +99,16 @@ describe('the commands that an operator is offered', () => {
     },
   );
 
-  test.each(payoutStatuses)('exclude those for parked payouts when the payout is not parked and %s', (status) => {
-    const at = { id: 'po_1', status, attentionReason: null, isAccepted: true } as const;
-    const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, false);
-    expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(
-      status === 'processing' ? ['cancel'] : [],
-    );
-  });
+  test.each(payoutStatuses)(
+    'exclude those for parked payouts when the payout is not parked and %s',
+    (status) => {
+      const at = { id: 'po_1', status, attentionReason: null, isAccepted: true } as const;
+      const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, false);
+      expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(
+        status === 'processing' ? ['cancel'] : [],
+      );
+    },
+  );
 });
 
 function isReason(reason: string | null): reason is AttentionReason {
@@ -238,13 +244,13 @@ describe('a second person', () => {
   });
 
   test('has to approve the end of a released payout that the rail may have paid, and no other', () => {
-const isNeeded = (attentionReason: AttentionReason) =>
+    const isNeeded = (attentionReason: AttentionReason) =>
       needsApproval(settle, { status: 'failed', attentionReason }, 0n, 1_000n);
     // A payment may be a later line of any dispute.
-expect(isNeeded('contradiction')).toBe(true);
-expect(isNeeded('amount_mismatch')).toBe(true);
-expect(isNeeded('paid_after_release')).toBe(true);
-expect(isNeeded('unexpected_failure')).toBe(false);
+    expect(isNeeded('contradiction')).toBe(true);
+    expect(isNeeded('amount_mismatch')).toBe(true);
+    expect(isNeeded('paid_after_release')).toBe(true);
+    expect(isNeeded('unexpected_failure')).toBe(false);
   });
 
   test('has to approve every correction of the books', () => {

@@ -44,13 +44,16 @@ describe('the errors page', () => {
   });
 });
 
-it.each([...reasonCodes.keys()])('the page of status reasons explains what to do about %s', (code) => {
-  const { text, action } = statusReasons.get(code) ?? { text: 'none', action: 'none' };
-  const row = new RegExp(`<a id="${code}"></a>[\\s\\S]*?</tr>`).exec(statusReasonsPage)?.[0];
-  const shown = row?.replaceAll('&#39;', "'");
-  expect(shown).toContain(text);
-  expect(shown).toContain(action);
-});
+it.each([...reasonCodes.keys()])(
+  'the page of status reasons explains what to do about %s',
+  (code) => {
+    const { text, action } = statusReasons.get(code) ?? { text: 'none', action: 'none' };
+    const row = new RegExp(`<a id="${code}"></a>[\\s\\S]*?</tr>`).exec(statusReasonsPage)?.[0];
+    const shown = row?.replaceAll('&#39;', "'");
+    expect(shown).toContain(text);
+    expect(shown).toContain(action);
+  },
+);
 
 describe('every page', () => {
   it.each([...pages])('%s links only to pages and headings that exist', (path, html) => {
@@ -85,9 +88,12 @@ it('the pages state the limits that the code has', () => {
   expect(pages.get('/docs/limits')).toContain('8 MiB');
 });
 
-it.each(simulateOrders)('the sandbox page explains simulate: $order', ({ order, answer, afterwards }) => {
-  expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
-});
+it.each(simulateOrders)(
+  'the sandbox page explains simulate: $order',
+  ({ order, answer, afterwards }) => {
+    expect(sourceOf('testing')).toContain(`| \`${order}\` | ${answer} | ${afterwards} |`);
+  },
+);
 
 /** The verification code that the webhooks page shows under a heading. */
 async function verificationUnder<Key extends z.ZodType>(heading: string, key: Key) {

@@ -60,8 +60,8 @@ const mismatches: readonly PayoutFact[] = [
 /** A payout in this status with a cancellation begun. A returned one was returned in full. */
 function payoutThatIs(status: PayoutStatus): typeof frozen & PayoutState {
   const returnedMinor = status === 'returned' ? 85_200n : null;
-const clear = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
-return { ...frozen, ...clear, status, returnedMinor };
+  const clear = { attentionReason: null, voidIntent: 'canceled', corrected: 'nothing' } as const;
+  return { ...frozen, ...clear, status, returnedMinor };
 }
 
 function effectFrom(status: PayoutStatus, fact: PayoutFact): Effect {
@@ -215,10 +215,10 @@ describe('the reducer', () => {
       fc.constantFrom<FactName>('accepted', 'settled', 'rejected', 'returned', 'short'),
       { minLength: 1, maxLength: 8 },
     );
-const orders = names.chain((list) => {
+    const orders = names.chain((list) => {
       const shuffled = fc.shuffledSubarray(list, {
-minLength: list.length,
-maxLength: list.length,
+        minLength: list.length,
+        maxLength: list.length,
       });
       return fc.tuple(fc.constant(list), shuffled);
     });
@@ -303,22 +303,25 @@ describe('the record', () => {
     ['processing', ['sent', 'returned'], ['settle', 'return']],
     ['sent', ['returned'], ['settle', 'return']],
     ['settled', ['returned'], ['return']],
-  ] as const)('of a return while the payout is %s includes the moves that were skipped', (status, path, kinds) => {
-    const progress = progressFrom(status, facts.short);
-    expect(progress.moves.map((move) => move.status)).toEqual(path);
-    expect(progress.moves.at(-1)).toEqual({
-      ...bare,
-      status: 'returned',
-      statusReason: 'AM04',
-      returnedMinor: 85_000n,
-    });
-    // The moves in between have no reason and no amount yet.
-    for (const move of progress.moves.slice(0, -1)) expect(move).toEqual({ ...bare, ...move });
-    expect(progress.moves.filter(({ returnedMinor }) => returnedMinor !== null)).toHaveLength(1);
-    expect(progress.moves.filter(({ statusReason }) => statusReason !== null)).toHaveLength(1);
-    expect(kindsOf(progress)).toEqual(kinds);
-    expect(progress.outcomes).toEqual(['returned']);
-  });
+  ] as const)(
+    'of a return while the payout is %s includes the moves that were skipped',
+    (status, path, kinds) => {
+      const progress = progressFrom(status, facts.short);
+      expect(progress.moves.map((move) => move.status)).toEqual(path);
+      expect(progress.moves.at(-1)).toEqual({
+        ...bare,
+        status: 'returned',
+        statusReason: 'AM04',
+        returnedMinor: 85_000n,
+      });
+      // The moves in between have no reason and no amount yet.
+      for (const move of progress.moves.slice(0, -1)) expect(move).toEqual({ ...bare, ...move });
+      expect(progress.moves.filter(({ returnedMinor }) => returnedMinor !== null)).toHaveLength(1);
+      expect(progress.moves.filter(({ statusReason }) => statusReason !== null)).toHaveLength(1);
+      expect(kindsOf(progress)).toEqual(kinds);
+      expect(progress.outcomes).toEqual(['returned']);
+    },
+  );
 
   test('of payments after the release has one late payment, and needs a person', () => {
     const progress = progressFrom('sent', facts.rejected, facts.settled, facts.settled);
@@ -371,9 +374,12 @@ describe('the record', () => {
       { kind: 'returned', amountMinor: 85_201n, ...back },
       'The rail returned 852.01 EUR; 852.00 EUR was sent.',
     ],
-  ] as const)('describes what the rail reported about a payout that is %s', (status, fact, detail) => {
-    expect(progressFrom(status, fact).attention?.detail).toBe(detail);
-  });
+  ] as const)(
+    'describes what the rail reported about a payout that is %s',
+    (status, fact, detail) => {
+      expect(progressFrom(status, fact).attention?.detail).toBe(detail);
+    },
+  );
 
   test('of no fact is empty', () => {
     expect(progressFrom('sent')).toEqual({

@@ -226,7 +226,11 @@ describe('a price', () => {
         const { sourceCurrency, destinationCurrency } = ends;
         const limit = limitIn(refused({ ...ends, fixedSide: 'destination', amount: 10n ** 15n }));
         fc.pre(requested <= limit);
-        const { sourceMinor, rate } = priced({ ...ends, fixedSide: 'destination', amount: requested });
+        const { sourceMinor, rate } = priced({
+          ...ends,
+          fixedSide: 'destination',
+          amount: requested,
+        });
         const { fee } = corridorOf(sourceCurrency, destinationCurrency);
         const reached = (source: bigint) => {
           const net = source - feeFor(source, fee);

@@ -66,7 +66,7 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
     const linked = [...text.matchAll(/\[(Corridor\w+)\]\((#\w+)\)/g)].map(([, name]) => name);
     const known = alerts.filter(({ alert }) => linked.includes(alert));
     expect(known).toHaveLength(linked.length);
-const alertMetrics = metricsNamedIn(known.map(({ expr }) => expr));
+    const alertMetrics = metricsNamedIn(known.map(({ expr }) => expr));
     if (text.includes('no alert waits for it')) expect(linked).toEqual([]);
     else expect(families.filter((name) => alertMetrics.has(name))).not.toEqual([]);
   });

@@ -356,7 +356,11 @@ describe('a payout', () => {
 
   test('with a quote has no amount of its own before its acceptance', () => {
     const withQuote = { ...pendingSource, quoteId: 'qt_1', sourceCurrency: null, amount: null };
-    expect(payoutObject(withQuote)).toMatchObject({ quote: 'qt_1', amount: null, source_amount: null });
+    expect(payoutObject(withQuote)).toMatchObject({
+      quote: 'qt_1',
+      amount: null,
+      source_amount: null,
+    });
   });
 
   test('that is sent has the amount that will be received, but no received amount yet', () => {

@@ -108,9 +108,9 @@ describe('a chunk whose rail is silent', () => {
       await handle.result();
     };
     await drive(script, test, isLong);
-const pauses = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
+    const pauses = Array.from({ length: polls + 1 }, (_, count) => ({ forMs: pauseMs(count) }));
     expect(script.inputsOf('suspendChunk')).toMatchObject(pauses);
-expect(pauses.at(-1)).toEqual({ forMs: 15 * minuteMs });
+    expect(pauses.at(-1)).toEqual({ forMs: 15 * minuteMs });
   });
 
   it('is woken by a report before it polls', async () => {
@@ -132,10 +132,10 @@ expect(pauses.at(-1)).toEqual({ forMs: 15 * minuteMs });
       script,
       async (handle) => {
         await server.sleep(hourMs);
-const paused = script.nextCall('suspendChunk');
+        const paused = script.nextCall('suspendChunk');
         script.inbox.push(standing({ sent: 1 }));
         await nudge(handle);
-await paused;
+        await paused;
         expect(script.inputsOf('suspendChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
         script.inbox.push(standing());
         await nudge(handle);

@@ -46,7 +46,13 @@ type RideOptions = {
 
 /** Requests a batch and runs its workflows with everything that they need. */
 async function ride(
-  { count, mode = 'best_effort', funds = 10n ** 9n, rail = new QuietRail(), instead = {} }: RideOptions,
+  {
+    count,
+    mode = 'best_effort',
+    funds = 10n ** 9n,
+    rail = new QuietRail(),
+    instead = {},
+  }: RideOptions,
   take: (batchId: string) => Promise<void>,
 ): Promise<string | undefined> {
   const { database } = store;
@@ -168,8 +174,8 @@ describe('the histories of a batch contain no personal data and replay, when it 
   });
 
   it('refused as a whole', async () => {
-const options = { count: 2, mode: 'all_or_nothing', funds: 1_500n } as const;
-const status = await ride(options, async (batchId) => {
+    const options = { count: 2, mode: 'all_or_nothing', funds: 1_500n } as const;
+    const status = await ride(options, async (batchId) => {
       await startBatch(server.client, batchId);
       await resultOf(batchId);
       await keepHistory(server, 'batch-refused', batchId);

@@ -199,10 +199,10 @@ describe('the cancellation of a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => {
         if (number === 1) {
-const update = await handleOf(script).startUpdate(cancelBatchUpdate, {
+          const update = await handleOf(script).startUpdate(cancelBatchUpdate, {
             waitForStage: 'ACCEPTED',
           });
-answered = update.result().then(() => script.inputsOf('cancelChunk'));
+          answered = update.result().then(() => script.inputsOf('cancelChunk'));
         }
         return script.counts();
       },

@@ -235,14 +235,14 @@ describe('a payout', () => {
     const script = silentFor(0);
     const there = script.nextCall('parkPayout');
     const request = [newId('operatorAction')];
-let requested = 0;
+    let requested = 0;
     let carriedOut = 0;
     await drive(
       script,
       async () => {
         await there;
         const before = await untilNewRun(script.id, async () => {
-const updates = [1, 2, 3].map(() =>
+          const updates = [1, 2, 3].map(() =>
             runUpdate(
               server.client,
               startable(script),
@@ -250,7 +250,7 @@ const updates = [1, 2, 3].map(() =>
               20_000,
             ),
           );
-requested += updates.length;
+          requested += updates.length;
           for (const answer of await Promise.all(updates)) {
             expect(answer).toMatchObject({ outcome: 'refused', detail: 'not now' });
           }
@@ -268,7 +268,7 @@ requested += updates.length;
         },
       },
     );
-expect(carriedOut).toBe(requested);
+    expect(carriedOut).toBe(requested);
   });
 });
 

@@ -54,7 +54,11 @@ async function ride(
   return server.withWorkers(activities, async () => {
     await startAndAwaitDecision(server.client, row, 10_000);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
-    const status = await take({ row, handle, report: (kind) => callBack(account.id, row.id, kind) });
+    const status = await take({
+      row,
+      handle,
+      report: (kind) => callBack(account.id, row.id, kind),
+    });
     await keepHistory(server, `payout-${way}`, handle.workflowId);
     return status;
   });

@@ -312,7 +312,8 @@ describe('the decision', () => {
   it('survives a database that fails every local attempt', async () => {
     const script = scripted({
       decidePayouts: async () => {
-        if (script.callsOf('decidePayouts').length <= 7) throw new Error('the database is unreachable');
+        if (script.callsOf('decidePayouts').length <= 7)
+          throw new Error('the database is unreachable');
         return script.move('processing');
       },
     });

@@ -153,16 +153,16 @@ it('no operator approves their own proposal: both the worker and the database re
   const { id } = row;
   await attempt(() => activities.submitPayouts({ driver: id, ids: [id] }));
   await activities.parkPayout({ driver: id, id, reason: 'settle_by_passed', detail: 'a test' });
-const request = async (command: OperatorCommand, operator?: string) => {
+  const request = async (command: OperatorCommand, operator?: string) => {
     const input = await requested(test, id, command, operator);
     return { input, run: () => attempt(() => activities.executeCommand(input)) };
   };
-const proposed = await request({ kind: 'markSettled', evidence: 'MT940, line 7' });
+  const proposed = await request({ kind: 'markSettled', evidence: 'MT940, line 7' });
   expect((await proposed.run()).result).toMatchObject({ outcome: 'proposed' });
   const before = await tracesOf(row);
   const approves = proposed.input.action;
   const approve = { kind: 'approve', proposal: approves } as const;
-const own = await request(approve);
+  const own = await request(approve);
   const forged = recordAction(test.worker, {
     ...{ id: own.input.action, subjectId: id, actorKind: 'operator', ...signature },
     ...{ command: approve, outcome: 'done', detail: '', approves },
@@ -173,7 +173,7 @@ const own = await request(approve);
   const answer = await own.run().then(({ result }) => result.detail, String);
   expect(answer).toContain('You proposed this yourself');
   expect(await tracesOf(row)).toMatchObject({ ...before, audited: 2 });
-const other = await request(approve, 'barbara');
+  const other = await request(approve, 'barbara');
   expect((await other.run()).result).toMatchObject({ outcome: 'done' });
   expect(await tracesOf(row)).toMatchObject({ status: 'settled', audited: 3 });
 });

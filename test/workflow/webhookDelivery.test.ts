@@ -86,18 +86,18 @@ describe('the delivery workflow of an endpoint', () => {
   });
 
   it('checks again when a signal arrives during the last attempt', async () => {
-let checks = 0;
+    let checks = 0;
     const endpointId = newId('webhookEndpoint');
     const deliverDue: DeliverDue = async () => {
-checks += 1;
-if (checks === 1) await handleOf(endpointId).signal(deliverSignal);
+      checks += 1;
+      if (checks === 1) await handleOf(endpointId).signal(deliverSignal);
       return { nextInMs: null };
     };
     await server.withWorkers({ deliverDue }, async () => {
       await wakeEndpoint(server.client, endpointId);
       await handleOf(endpointId).result();
     });
-expect(checks).toBe(2);
+    expect(checks).toBe(2);
   });
 });
 
