@@ -207,7 +207,7 @@ it('The source of rates is dead', async () => {
   await untilStatus(client, id, 'settled');
 });
 
-describe.concurrent('beside each other:', () => {
+describe.concurrent('concurrently:', () => {
   it('The bank contradicts itself', async () => {
     const { client, pay } = await openCustomer();
     const id = await pay('Invoice 2');

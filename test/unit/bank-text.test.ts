@@ -4,7 +4,7 @@ import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
 import { createSandboxRail } from '../../src/rails/sandbox/connector.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 
-it('a text in place of JSON, which may be about a person, goes no further', async () => {
+it('a text in place of JSON, which may contain personal data, does not get into the error', async () => {
   const server = createServer((_, answer) => answer.end('Zaphod Quuxington is unknown here'));
   const url = `http://127.0.0.1:${await listenOnAnyPort(server)}`;
   const rail = createSandboxRail({ url, apiToken: 'a' });

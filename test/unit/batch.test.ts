@@ -47,7 +47,7 @@ describe('the chunks of a batch', () => {
     [chunkSize, 1],
     [chunkSize + 1, 2],
     [maximumBatchItems, maximumBatchItems / chunkSize],
-  ])('of %i items are %i', (total, count) => {
+  ])('for %i items number %i', (total, count) => {
     expect(chunkCountOf(total)).toBe(count);
   });
 
@@ -64,7 +64,7 @@ describe('the chunks of a batch', () => {
     ['unanswered', true],
     ['sent', true],
     ['stuck', true],
-  ] as const)('with an item that is %s are open: %s', (state, open) => {
+  ] as const)('with a %s item are open: %s', (state, open) => {
     expect(isOpen({ ...none, [state]: 1 })).toBe(open);
     expect(isOpen(none)).toBe(false);
   });

@@ -159,7 +159,7 @@ describe('an account with an IBAN', () => {
     });
   });
 
-  test('has national check digits too', () => {
+  test('is also checked against its national check digits', () => {
     // The IBAN's own check digits are valid; those of the French account are not.
     const [refusal] = refusals({ ...german, country: 'FR', iban: 'FR8420041010050500013M02607' });
     expect(refusal?.detail).toContain('The national check digits of the IBAN are wrong');

@@ -444,7 +444,7 @@ describe('the caps', () => {
   });
 });
 
-describe('the work', () => {
+describe('the work of decoding', () => {
   /** The number of times that blocks of the decoder ran for one body, as counted by V8. */
   async function steps(body: string, contentType: string): Promise<number> {
     // Taking the counts also resets them to zero.
@@ -546,7 +546,7 @@ describe('the content type', () => {
   });
 });
 
-it('names a path in the notation of the caller', () => {
+it('a parameter path is named in the notation of the request', () => {
   expect(paramName(['payouts', 17, 'amount'])).toBe('payouts[17][amount]');
   expect(paramName([])).toBe('');
 });

@@ -174,7 +174,7 @@ describe('guardedConnector', () => {
   // DNS rebinding: the name is pointed elsewhere between check and connection, so the second answer
   // reaches the socket without having passed the filter.
   it.each(['http:', 'https:'])(
-    'writes no byte over %s to a name that was rebound',
+    'sends no byte over %s to a name that was rebound',
     async (protocol) => {
       const connected = once(server, 'connection');
       const connector = guardedConnector(insecure, (_, options, callback) => {

@@ -243,7 +243,7 @@ describe('a price', () => {
     );
   });
 
-  test('never gains on the way there and back, with or without our spread and fee', () => {
+  test('never gains from converting there and back, with or without spread and fee', () => {
     const way = (from: string, to: string, amount: bigint, isFree: boolean) => {
       const corridor = corridorOf(from, to);
       const fee = { fixedMinor: 0n, basisPoints: 0, minimumMinor: 0n };

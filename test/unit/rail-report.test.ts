@@ -14,7 +14,7 @@ it.each<RailReport>([
   { kind: 'settled', ...amount, at: '2026-11-21T12:00:00.000Z' },
   { kind: 'rejected', code: 'AC04' },
   { kind: 'returned', ...amount, code: 'AM04' },
-])('a report that is $kind comes back from JSON as it was, to the last digit', (report) => {
+])('a report of kind $kind survives conversion to JSON and back, to the last digit', (report) => {
   const stored: RailReportJson = JSON.parse(JSON.stringify(reportToJson(report)));
   expect(reportFromJson(stored)).toEqual(report);
 });

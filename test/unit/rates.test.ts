@@ -113,7 +113,7 @@ describe('the settings of a signed table', () => {
     ['RATE_TABLE_PUBLIC_KEY', privateKey],
     ['RATE_TABLE_PUBLIC_KEY', pemOf(generateKeyPairSync('x25519')).publicKey],
     ['RATE_TABLE_PUBLIC_KEY', publicKey.replace(/=\n/, '\n')],
-  ])('are refused with %s=%s, and only where they are used', (name, value) => {
+  ])('are refused with %s=%s, but only when they are used', (name, value) => {
     expect(() => readWorkerConfig({ ...table, [name]: value })).toThrow(`${name}: expected an `);
     readWorkerConfig({ ...table, [name]: value, RATE_SOURCE: 'ecb' });
   });
@@ -125,7 +125,7 @@ describe('the settings of a signed table', () => {
     ['http://127.0.0.1.example.com/rates.json', false],
     ['http://localhost:80@example.com/rates.json', false],
     ['http://10.0.0.1/rates.json', false],
-  ])('in a local stack may name this machine over http: %s', (RATE_TABLE_URL, isTaken) => {
+  ])('in a local stack may be an http URL of this machine: %s', (RATE_TABLE_URL, isTaken) => {
     const read = () =>
       readWorkerConfig({ ...table, RATE_TABLE_URL, WEBHOOKS_ALLOW_INSECURE: 'true' });
     if (isTaken) expect(read()).toMatchObject({ RATE_TABLE_URL });
@@ -147,16 +147,19 @@ describe('a mid rate', () => {
   test.each([
     ['USD', 'GBP', '0.64', 2n, 3n],
     ['GBP', 'USD', '1.5625', 3n, 2n],
-  ])('from %s to %s names both halves and is as old as the older', (from, to, mid, first, last) => {
-    const found = midOf(rates, from, to);
-    expect(found && formatRate(found)).toBe(mid);
-    expect(originOf(rates, from, to)).toEqual({
-      rateProvider: 'ecb',
-      rateAsOf: new Date('2026-11-19T13:10:00.000Z'),
-      sourceRateId: first,
-      destinationRateId: last,
-    });
-  });
+  ])(
+    'from %s to %s names both of its rates and has the time of the older one',
+    (from, to, mid, first, last) => {
+      const found = midOf(rates, from, to);
+      expect(found && formatRate(found)).toBe(mid);
+      expect(originOf(rates, from, to)).toEqual({
+        rateProvider: 'ecb',
+        rateAsOf: new Date('2026-11-19T13:10:00.000Z'),
+        sourceRateId: first,
+        destinationRateId: last,
+      });
+    },
+  );
 
   test('of a currency without a stored rate is undefined and has no origin', () => {
     expect(midOf(rates, 'USD', 'CHF')).toBeUndefined();
@@ -179,7 +182,7 @@ describe('the reference table', () => {
     for (const rate of perEuro.values()) expect(() => parseRate(rate)).not.toThrow();
   });
 
-  test('holds at the moment it is read and carries its date in its name', async () => {
+  test('is as of the moment it is read, and has its own date in its name', async () => {
     const before = Date.now();
     const { asOf } = await referenceSource.fetch();
     expect(asOf.getTime()).toBeGreaterThanOrEqual(before);
@@ -264,7 +267,7 @@ describe('the ECB source', () => {
     await expect(ecbSource(url).fetch()).rejects.toThrow('status 302');
   });
 
-  test('reads 256 KiB and not a byte more', async () => {
+  test('reads at most 256 KiB', async () => {
     const limit = 256 * 1024;
     let size = limit;
     const url = await serve((_request, response) => response.end(daily.padEnd(size)));
@@ -386,7 +389,7 @@ describe('a table that the operator signs', () => {
     await expect(fetched(bytes, signature)).rejects.toThrow(/not valid/);
   });
 
-  test('is signed by the commands of docs/operations.md', async () => {
+  test('can be signed with the commands of docs/operations.md', async () => {
     const operations = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
     const commands = /```sh\n(openssl genpkey[^`]*)```/.exec(operations)?.[1] ?? '';
     expect(commands.trim().split('\n')).toHaveLength(3);

@@ -24,14 +24,14 @@ describe('the pause before the next attempt of a webhook', () => {
     expect(most).toBe(Math.round((least ?? 0) * 1.5));
   });
 
-  test('is as long as the receiver asks for, and never more than a day', () => {
+  test('is as long as the receiver requests, but at most a day', () => {
     const usualMs = backoffAfter(1, 0.5) ?? 0;
     expect(backoffAfter(1, 0.5, usualMs - 1)).toBe(usualMs);
     expect(backoffAfter(1, 0.5, dayMs)).toBe(dayMs);
     expect(backoffAfter(1, 0.5, 10 * dayMs)).toBe(dayMs);
   });
 
-  test('ends with the schedule, whatever the receiver asks for', () => {
+  test('ends with the schedule, whatever the receiver requests', () => {
     expect(backoffAfter(100, 0.5, dayMs)).toBeUndefined();
   });
 });

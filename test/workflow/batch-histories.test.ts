@@ -149,7 +149,7 @@ describe('the histories of a batch contain no personal data and replay, when it 
     expect(status).toBe('completed');
   });
 
-  it('handed over in part', async () => {
+  it('partly handed over', async () => {
     const status = await ride({ count: 2 }, async (batchId) => {
       await startBatch(server.client, batchId);
       const [first = '', second = ''] = await untilSent(batchId, 2);
