@@ -1,4 +1,4 @@
-import { digitsOf, formatMinor, isCurrency, maxMinor, parseMajor } from '../domain/money.js';
+import { digitsOf, formatMinor, isCurrency, mostMinor, parseMajor } from '../domain/money.js';
 import { type Flags, requiredFlag, UsageError } from './usage.js';
 
 /** Returns the currency that a flag names. */
@@ -14,7 +14,7 @@ type Rule = { readonly least?: bigint; readonly or?: string };
 export function sumOf(flags: Flags, name: string, currency: string, rule: Rule = {}): bigint {
   const { least = 1n, or = '' } = rule;
   const minor = parseMajor(requiredFlag(flags, name), currency);
-  if (minor !== undefined && minor >= least && minor <= maxMinor) return minor;
+  if (minor !== undefined && minor >= least && minor <= mostMinor) return minor;
   const sum = `a sum of ${currency}${least > 0n ? ' above zero' : ''}`;
   const digits = `${currency} has ${digitsOf(currency) || 'no'} decimals`;
   const example = formatMinor(1_000n, currency);

@@ -61,11 +61,11 @@ async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): P
     fixedMinor: sum('fixed', present.fixedMinor),
     basisPoints: basisPointsOf(flags, 'basis-points', present.basisPoints),
     minimumMinor: sum('minimum', present.minimumMinor),
-    maxMinor: sum('maximum', present.maxMinor),
+    maximumMinor: sum('maximum', present.maximumMinor),
     spreadBasisPoints: basisPointsOf(flags, 'spread', present.spreadBasisPoints),
   };
   // 10^14 is the API's maximum amount in every currency.
-  if (terms.maxMinor > 10n ** 14n || feeFor(terms.maxMinor, terms) >= terms.maxMinor) {
+  if (terms.maximumMinor > 10n ** 14n || feeFor(terms.maximumMinor, terms) >= terms.maximumMinor) {
     const most = writtenMinor(10n ** 14n, currency);
     throw new UsageError(`--maximum expects more than its own fee, and at most ${most}.`);
   }
@@ -85,8 +85,8 @@ async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
 
 /** E.g. "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
 function lineOf(row: TermsRow): string {
-  const [fixed, minimum, maximum] = [row.fixedMinor, row.minimumMinor, row.maxMinor].map((minor) =>
-    writtenMinor(minor, row.currency),
+  const [fixed, minimum, maximum] = [row.fixedMinor, row.minimumMinor, row.maximumMinor].map(
+    (minor) => writtenMinor(minor, row.currency),
   );
   const until = row.validUntil === null ? '' : ` until ${row.validUntil.toISOString()}`;
   return (

@@ -230,7 +230,7 @@ export function corridorObject(corridor: Corridor, at: Date): ContractObject<'co
     object: 'corridor',
     source_currency: source,
     destination_currency: destination,
-    maximum_amount: formatMinor(corridor.maxMinor, source),
+    maximum_amount: formatMinor(corridor.maximumMinor, source),
     fee: {
       fixed: formatMinor(fee.fixedMinor, source),
       basis_points: fee.basisPoints,

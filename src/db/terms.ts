@@ -115,7 +115,7 @@ export async function insertTerms(sql: Sql, terms: Omit<TermsRow, 'id'>): Promis
     insert into terms (account_id, currency, fixed_minor, basis_points, minimum_minor,
       maximum_minor, spread_basis_points, valid_from, valid_until)
     values (${terms.accountId}, ${terms.currency}, ${terms.fixedMinor}, ${terms.basisPoints},
-      ${terms.minimumMinor}, ${terms.maxMinor}, ${terms.spreadBasisPoints},
+      ${terms.minimumMinor}, ${terms.maximumMinor}, ${terms.spreadBasisPoints},
       ${terms.validFrom}, ${terms.validUntil})
     returning *`;
   return exactlyOne(row);

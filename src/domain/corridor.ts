@@ -14,13 +14,13 @@ export type FeeSchedule = {
 
 /**
  * The terms of a currency during some period: the fee of payouts from it, and the spread deducted from the
- * mid rate of payouts from or to it. `maxMinor` is the maximum amount of one payout from the currency;
+ * mid rate of payouts from or to it. `maximumMinor` is the maximum amount of one payout from the currency;
  * `id` identifies the terms.
  */
 export type Terms = FeeSchedule & {
   readonly id: bigint;
   readonly currency: string;
-  readonly maxMinor: bigint;
+  readonly maximumMinor: bigint;
   readonly spreadBasisPoints: number;
 };
 
@@ -33,7 +33,7 @@ export type Corridor = {
   readonly spreadBasisPoints: number;
   readonly spreadTermsId: bigint | null;
   /** Maximum amount of one payout, in minor units of the source currency. */
-  readonly maxMinor: bigint;
+  readonly maximumMinor: bigint;
   readonly rail: 'sandbox';
 };
 
@@ -63,7 +63,7 @@ export function corridorOf(
     feeTermsId: from.id,
     spreadBasisPoints: isExchange ? wider.spreadBasisPoints : 0,
     spreadTermsId: isExchange ? wider.id : null,
-    maxMinor: from.maxMinor,
+    maximumMinor: from.maximumMinor,
     rail: 'sandbox',
   };
 }

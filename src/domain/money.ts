@@ -1,7 +1,7 @@
 import { iso4217 } from './iso4217.js';
 
 /** Maximum amount in minor units: the maximum of a PostgreSQL `bigint` column. */
-export const maxMinor = 2n ** 63n - 1n;
+export const mostMinor = 2n ** 63n - 1n;
 
 /** Whether `code` is an active ISO 4217 currency code, in upper case. */
 export function isCurrency(code: string): boolean {

@@ -67,8 +67,8 @@ export function price(request: PriceRequest): Price | Refusal {
   if (amount < least) return outside('amount_too_small', request, least);
   const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
   const most = reaching(mostReceivedMinor);
-  const capped = most < corridor.maxMinor ? { ...corridor, maxMinor: most } : corridor;
-  if (sourceMinor > capped.maxMinor) {
+  const capped = most < corridor.maximumMinor ? { ...corridor, maximumMinor: most } : corridor;
+  if (sourceMinor > capped.maximumMinor) {
     return outside('amount_too_large', request, largest(capped, fixedSide, rate));
   }
 
@@ -88,9 +88,9 @@ export function price(request: PriceRequest): Price | Refusal {
 
 /** Returns the maximum amount of a request: the corridor's maximum in the currency of the fixed side. */
 function largest(corridor: Corridor, fixedSide: FixedSide, rate: Rate): bigint {
-  const { source, destination, maxMinor, fee } = corridor;
-  if (fixedSide === 'source') return maxMinor;
-  return convertFloor(maxMinor - feeFor(maxMinor, fee), source, destination, rate);
+  const { source, destination, maximumMinor, fee } = corridor;
+  if (fixedSide === 'source') return maximumMinor;
+  return convertFloor(maximumMinor - feeFor(maximumMinor, fee), source, destination, rate);
 }
 
 function outside(

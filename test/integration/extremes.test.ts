@@ -6,7 +6,7 @@ import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { listBalanceBreaks } from '../../src/db/ledger.js';
 import { storeStatement, unreadDays } from '../../src/db/statements.js';
-import { maxMinor } from '../../src/domain/money.js';
+import { mostMinor } from '../../src/domain/money.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { callbackBody } from '../../src/rails/sandbox/wire.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -29,8 +29,8 @@ afterAll(() => test.drop());
 
 describe('the largest sums', () => {
   it('given to two test accounts leave every balance comparable with its postings', async () => {
-    await createTestAccount(test.database, { funds: { XAF: maxMinor } });
-    await createTestAccount(test.database, { funds: { XAF: maxMinor } });
+    await createTestAccount(test.database, { funds: { XAF: mostMinor } });
+    await createTestAccount(test.database, { funds: { XAF: mostMinor } });
     expect(await listBalanceBreaks(test.worker, 10_000)).toEqual([]);
   });
 });

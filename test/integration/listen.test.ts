@@ -59,7 +59,7 @@ async function listen(flags: readonly string[], apiUrl = system.apiUrl): Promise
     command: process.execPath,
     args: [main, 'listen', '--data', folder, ...flags],
     env: { ...process.env, CORRIDOR_API_URL: apiUrl, CORRIDOR_API_KEY: caller.apiKey },
-    ready: { line: (line) => /Ctrl-C ends/.exec(line)?.[0] },
+    ready: { line: (line) => /Press Ctrl-C to stop/.exec(line)?.[0] },
     readyTimeoutMs: 30_000,
     stopTimeoutMs: 5_000,
     onLog: (line) => lines.push(line),
@@ -171,7 +171,7 @@ describe('corridor listen', () => {
     onTestFinished(() => {
       if (isThere()) process.kill(pid, 'SIGKILL');
     });
-    await expect.poll(() => readFile(output, 'utf8'), { timeout: 30_000 }).toContain('Ctrl-C ends');
+    await expect.poll(() => readFile(output, 'utf8'), { timeout: 30_000 }).toContain('Press Ctrl-C to stop');
     expect(isThere()).toBe(true);
     shell.kill('SIGKILL');
     await expect.poll(isThere, soon).toBe(false);
@@ -203,7 +203,7 @@ describe('corridor listen', () => {
         ...{ CORRIDOR_API_URL: system.apiUrl, CORRIDOR_API_KEY: caller.apiKey },
         ...env,
       },
-      ready: { line: (line) => /Ctrl-C ends/.exec(line)?.[0] },
+      ready: { line: (line) => /Press Ctrl-C to stop/.exec(line)?.[0] },
       readyTimeoutMs: 30_000,
       onLog: (line) => lines.push(line),
     });

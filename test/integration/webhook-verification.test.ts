@@ -618,7 +618,7 @@ describe('challenges and tests to a host', () => {
     const { id, path } = await add(4);
     const refused = await client(`POST ${path}/verify`);
     expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
-    expect(textOf(refused, 'detail')).toContain('and four of an account');
+    expect(textOf(refused, 'detail')).toContain('and four per account');
     expect(refused.headers.get('retry-after')).toBe('1');
     expect(await probesOf(id)).toMatchObject([{ begunAt: null }]);
     // Another account still gets a place.

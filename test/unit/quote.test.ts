@@ -116,14 +116,14 @@ describe('corridors', () => {
     for (const source of codes) {
       expect(isCurrency(source)).toBe(true);
       for (const destination of codes) {
-        const { fee, maxMinor, spreadBasisPoints } = corridorOf(source, destination);
+        const { fee, maximumMinor, spreadBasisPoints } = corridorOf(source, destination);
         expect(spreadBasisPoints === 0).toBe(source === destination);
         expect(spreadBasisPoints).toBeLessThanOrEqual(200);
         expect(fee.minimumMinor).toBeGreaterThan(fee.fixedMinor);
         // The API accepts amounts up to 10^14 on either side.
-        expect(maxMinor).toBeLessThanOrEqual(10n ** 14n);
+        expect(maximumMinor).toBeLessThanOrEqual(10n ** 14n);
         const arriving = convertFloor(
-          maxMinor,
+          maximumMinor,
           source,
           destination,
           referenceMid(source, destination),
@@ -135,13 +135,13 @@ describe('corridors', () => {
 
   test('have a minimum fee of about one US dollar and a maximum of about a million, in any currency', () => {
     for (const source of corridorCurrencies()) {
-      const { fee, maxMinor } = corridorOf(source, 'USD');
+      const { fee, maximumMinor } = corridorOf(source, 'USD');
       const toCents = (minor: bigint) =>
         convertFloor(minor, source, 'USD', referenceMid(source, 'USD'));
       expect(toCents(fee.minimumMinor)).toBeGreaterThan(80n);
       expect(toCents(fee.minimumMinor)).toBeLessThan(120n);
-      expect(toCents(maxMinor)).toBeGreaterThan(80_000_000n);
-      expect(toCents(maxMinor)).toBeLessThan(120_000_000n);
+      expect(toCents(maximumMinor)).toBeGreaterThan(80_000_000n);
+      expect(toCents(maximumMinor)).toBeLessThan(120_000_000n);
     }
   });
 
@@ -190,7 +190,7 @@ describe('a price', () => {
         fc.double({ min: 0, max: 1, noNaN: true }),
         (ends, fixedSide, share) => {
           const { sourceCurrency, destinationCurrency, mid } = ends;
-          const { fee, maxMinor } = corridorOf(sourceCurrency, destinationCurrency);
+          const { fee, maximumMinor } = corridorOf(sourceCurrency, destinationCurrency);
           const largest = limitIn(refused({ ...ends, fixedSide, amount: 10n ** 15n }));
           const smallest = limitIn(refused({ ...ends, fixedSide, amount: 0n }));
           const amount =
@@ -202,7 +202,7 @@ describe('a price', () => {
           expect(feeMinor).toBe(feeFor(sourceMinor, fee));
           expect(netMinor).toBeGreaterThan(0n);
           expect(receiveMinor).toBeGreaterThan(0n);
-          expect(sourceMinor).toBeLessThanOrEqual(maxMinor);
+          expect(sourceMinor).toBeLessThanOrEqual(maximumMinor);
           const converted = convertFloor(netMinor, sourceCurrency, destinationCurrency, rate);
           expect(midValueMinor).toBe(
             convertFloor(netMinor, sourceCurrency, destinationCurrency, mid),
@@ -247,7 +247,7 @@ describe('a price', () => {
     const way = (from: string, to: string, amount: bigint, isFree: boolean) => {
       const corridor = corridorOf(from, to);
       const fee = { fixedMinor: 0n, basisPoints: 0, minimumMinor: 0n };
-      const free = { ...corridor, fee, spreadBasisPoints: 0, maxMinor: 10n ** 14n };
+      const free = { ...corridor, fee, spreadBasisPoints: 0, maximumMinor: 10n ** 14n };
       const result = priceOn({
         ...{ sourceCurrency: from, destinationCurrency: to, amount, fixedSide: 'source' },
         ...{ mid: referenceMid(from, to), corridor: isFree ? free : corridor },
@@ -318,7 +318,7 @@ describe('a refusal', () => {
   });
 
   test('is given before the sums of a batch could overflow the database, whatever the terms allow', () => {
-    const corridor = { ...corridorOf('USD', 'IDR'), maxMinor: 10n ** 14n };
+    const corridor = { ...corridorOf('USD', 'IDR'), maximumMinor: 10n ** 14n };
     const ends = { sourceCurrency: 'USD', destinationCurrency: 'IDR', mid: parseRate('16000') };
     for (const fixedSide of ['source', 'destination'] as const) {
       const most = priceOn({ ...ends, corridor, fixedSide, amount: 10n ** 15n });
