@@ -106,9 +106,12 @@ async function stopReplicas(kind: ReplicaName, stopped: readonly Part[]): Promis
   );
 }
 
+/** Time to clear the backlog of a machine that settles half as many payouts a second as are sent. */
+const backlogLimitMs = 300_000;
+
 /** Waits until the payouts are settled, and verifies that these and all others were paid once. */
 async function expectPaidOnce(ids: readonly string[]): Promise<void> {
-  await eventually('all payouts are settled', limitMs, async () => {
+  await eventually('all payouts are settled', backlogLimitMs, async () => {
     const open = await parts.database`
       select from payouts where id = any (${ids}) and status <> 'settled'`;
     return open.length === 0 || undefined;
@@ -120,7 +123,7 @@ async function expectPaidOnce(ids: readonly string[]): Promise<void> {
 
 // A machine that settles fewer than 20 payouts a second clears the backlog after the load has ended.
 it('a rolling replacement of every process fails no request, under load and batches', {
-  timeout: 600_000,
+  timeout: 900_000,
 }, async ({ annotate }) => {
   const load = startLoad(caller, 'replacement');
   await eventually('some were paid', limitMs, () => load.paid.length > 40 || undefined);
@@ -177,7 +180,7 @@ const schemaChange = [
 ];
 
 it('a migration changes the schema under load without a failed request, also behind a long query', {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async ({ annotate }) => {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-migrations-'));
   onTestFinished(() => rm(directory, { recursive: true }));
@@ -299,7 +302,7 @@ const isChanged = `TemporalChangeVersion = "${change}"`;
 const isDoneByPatched = 'TemporalUsedWorkerDeploymentVersions = "corridor:patched"';
 
 it('a release changes the steps of open payouts, and one that lacks patched() can be rolled back', {
-  timeout: 300_000,
+  timeout: 900_000,
 }, async ({ annotate }) => {
   const directory = await mkdtemp(join(tmpdir(), 'corridor-releases-'));
   onTestFinished(() => rm(directory, { recursive: true }));

@@ -171,7 +171,9 @@ describe('corridor listen', () => {
     onTestFinished(() => {
       if (isThere()) process.kill(pid, 'SIGKILL');
     });
-    await expect.poll(() => readFile(output, 'utf8'), { timeout: 30_000 }).toContain('Press Ctrl-C to stop');
+    await expect
+      .poll(() => readFile(output, 'utf8'), { timeout: 30_000 })
+      .toContain('Press Ctrl-C to stop');
     expect(isThere()).toBe(true);
     shell.kill('SIGKILL');
     await expect.poll(isThere, soon).toBe(false);
