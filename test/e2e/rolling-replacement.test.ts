@@ -318,7 +318,7 @@ it('a release changes the steps of open payouts, and one that lacks patched() ca
   const load = startLoad(caller, 'releases');
 
   // Longer than the guide's commands take on a slow machine: payouts that end sooner stay on the first build.
-  const old = await openPayouts('first', 25);
+  const old = await openPayouts('first', 45);
   await asTheGuideSays('set-current-version', 'patched');
   await stopAll(first);
   await expectPaidOnce(old.ids);
@@ -326,7 +326,7 @@ it('a release changes the steps of open payouts, and one that lacks patched() ca
   await annotate(`p99 with patched(): ${load.p99Ms()}`);
 
   expect(await countOf(old.ids, isDoneByPatched)).toBe(old.ids.length);
-  const young = await openPayouts('patched', 25);
+  const young = await openPayouts('patched', 45);
   expect(await countOf(old.ids, isChanged)).toBe(0);
   expect(await countOf(young.ids, isChanged)).toBe(young.ids.length);
   await asTheGuideSays('set-current-version', 'unpatched');
