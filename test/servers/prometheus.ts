@@ -43,13 +43,17 @@ async function unpackPackage(cache: string, folder: string): Promise<void> {
   const user = ['-o', 'APT::Sandbox::User=root'];
   try {
     await run('apt-get', [...user, 'download', 'prometheus'], options).catch(async () => {
+      for (const name of ['lists/partial', 'cache/archives/partial'])
+        await mkdir(join(work, name), { recursive: true });
       await run('apt-get', [...user, ...own, 'update'], options);
       await run('apt-get', [...user, ...own, 'download', 'prometheus'], options);
     });
     const [archive = ''] = (await readdir(work)).filter((name) => name.endsWith('.deb'));
     await run('dpkg-deb', ['--extract', archive, 'unpacked'], options);
-    // Another test file may have been faster.
-    if (!existsSync(folder)) await rename(join(work, 'unpacked'), folder);
+    await rename(join(work, 'unpacked'), folder).catch((error: unknown) => {
+      // Another test file may have been faster.
+      if (!existsSync(folder)) throw error;
+    });
   } finally {
     await rm(work, { recursive: true, force: true });
   }
