@@ -47,8 +47,7 @@ function createSignInServer(config: SignInConfig, database: Database, log: Logge
     if (idToken === undefined)
       return problem(401, 'Authorization: expected Bearer and an ID token.');
     const answered = await begin(idToken);
-    if (answered.status < 500 && answered.status !== 201)
-      log.warn(answered, 'a sign-in is refused');
+    if ([401, 403].includes(answered.status)) log.warn(answered, 'a sign-in is refused');
     return answered;
   };
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };

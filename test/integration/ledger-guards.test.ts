@@ -19,7 +19,6 @@ import {
   payoutStatuses,
   statusHistory,
 } from '../../src/domain/payout.js';
-import { eventually } from '../assertions/eventually.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -28,6 +27,7 @@ import {
   type TestAccount,
   type TestDatabase,
   unbalancedCurrencies,
+  untilLockWaits,
   withoutTriggers,
 } from '../servers/database.js';
 
@@ -294,12 +294,7 @@ describe('the history of a balance', () => {
       await sql`
         select from ledger_balances where account_id = ${id} for no key update`;
       waiting = yen(database, id, 3n);
-      await eventually('a posting waits for the balance', 2_000, async () => {
-        const { count } = await database`
-          select from pg_stat_activity
-           where datname = current_database() and wait_event_type = 'Lock'`;
-        return count > 0 || undefined;
-      });
+      await untilLockWaits(database, 'a posting waits for the balance', 2_000);
       await setTimeout(5);
       await yen(sql, id, 2n);
     });

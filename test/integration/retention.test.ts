@@ -8,13 +8,13 @@ import { bindKeys, findKeys, purgeExpiredKeys } from '../../src/db/idempotency.j
 import retention from '../../src/db/retention.json' with { type: 'json' };
 import { createRails } from '../../src/rails/registry.js';
 import { referenceSource } from '../../src/rates/reference.js';
-import { eventually } from '../assertions/eventually.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
   type TestDatabase,
+  untilLockWaits,
   withoutTriggers,
 } from '../servers/database.js';
 
@@ -126,12 +126,7 @@ it('the purge of expired keys keeps a key that is bound again meanwhile', async 
     expect(await bindKeys(sql, account.id, [payout], null)).toEqual([]);
     purge = purgeExpiredKeys(test.worker, 10);
     purge.catch(() => undefined);
-    await eventually('the purge waits for the key', 10_000, async () => {
-      const waiting = await test.database`
-        select from pg_stat_activity
-         where datname = current_database() and wait_event_type = 'Lock'`;
-      return waiting.count > 0 || undefined;
-    });
+    await untilLockWaits(test.database, 'the purge waits for the key', 10_000);
   });
   expect(await purge).toBe(0);
   // A repeat of the payout's request finds the payout, and makes no second one.

@@ -42,6 +42,7 @@ import {
   createTestAccount,
   createTestDatabase,
   type TestDatabase,
+  untilLockWaits,
   withoutTriggers,
 } from '../servers/database.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
@@ -429,12 +430,7 @@ it('a delivery is not purged while it is being redelivered', async () => {
     await redeliverEvent(sql, eventId, listener.endpointId);
     purge = purgeDeliveries(test.worker, 10);
     purge.catch(() => undefined);
-    await eventually('the purge waits for the delivery', 10_000, async () => {
-      const waiting = await test.worker`
-        select from pg_stat_activity
-         where datname = current_database() and wait_event_type = 'Lock'`;
-      return waiting.count > 0 || undefined;
-    });
+    await untilLockWaits(test.worker, 'the purge waits for the delivery', 10_000);
   });
   expect(await purge).toBe(0);
   expect(await statusesOf(listener)).toEqual(['pending']);
@@ -650,11 +646,7 @@ describe('first attempts at the events of many payouts', () => {
     await ended.promise;
     const change = { status: 'disabled' } as const;
     const disabling = updateWebhookEndpoint(test.database, accountId, endpointId, change);
-    await eventually('the update waits for the sweep', 20_000, async () => {
-      const waiting = await test.database`
-        select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
-      return waiting.count > 0 || undefined;
-    });
+    await untilLockWaits(test.database, 'the update waits for the sweep', 20_000);
     commit.resolve();
     await Promise.all([sweeping, disabling]);
     // The disabling could not see the rows that the sweep was writing.

@@ -9,6 +9,7 @@ import { allowLogins, type DatabaseUrls, databaseRoles, loginUrls } from '../../
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { OperatorRole } from '../../src/domain/operator.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { eventually } from '../assertions/eventually.js';
 import { onServer } from './onServer.js';
 
 export type TestDatabase = {
@@ -164,5 +165,15 @@ export function withoutTimeouts<T>(database: Database, work: (sql: Sql) => Promi
     await sql`select set_config('statement_timeout', '0', true),
                      set_config('transaction_timeout', '0', true)`;
     return work(sql);
+  });
+}
+
+/** Waits until a statement in this database waits for a lock. */
+export async function untilLockWaits(sql: Sql, what: string, limitMs: number): Promise<void> {
+  await eventually(what, limitMs, async () => {
+    const waiting = await sql`
+      select from pg_stat_activity
+       where datname = current_database() and wait_event_type = 'Lock'`;
+    return waiting.count > 0 || undefined;
   });
 }
