@@ -45,7 +45,7 @@ const onSystem = {
 };
 
 const onBuild = {
-  globalSetup: ['test/servers/globalBuild.ts'],
+  globalSetup: ['test/servers/globalBuild.ts', 'test/servers/globalTemporalCli.ts'],
   testTimeout: 120_000,
   hookTimeout: 180_000,
   expect: polled,

@@ -136,7 +136,9 @@ describe('Prometheus on a running stack', () => {
     const { client } = running;
     const payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
     const payouts = Array.from({ length: items }, (_, index) => ({
-      ...{ source_currency: 'USD', amount: 1000, beneficiary: payee, reference: `item ${index}` },
+      ...{ source_currency: 'USD', amount: 1000, beneficiary: payee },
+      // One stays open for longer than a reading of the backlog is reused, so that one shows the batch.
+      reference: index === 0 ? 'simulate: delay 25s' : `item ${index}`,
     }));
     const batch = textOf(await client('POST /v1/batches', { json: { payouts } }), 'id');
     receiver = await startReceiver();

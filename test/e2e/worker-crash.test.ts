@@ -8,8 +8,8 @@ import { type Processes, startProcesses } from '../servers/processes.js';
 
 /** Maximum delay from a crash, measured from the start of the replacement process. */
 const recoveryLimitMs = 15_000;
-/** An untouched row is due after 15 s, the sweep runs every 10 s, and the rest is quick. */
-const sweepLimitMs = 40_000;
+/** An untouched row is due after 15 s and the sweep runs every 5 s; the rest allows for a busy machine. */
+const sweepLimitMs = 90_000;
 
 let parts: Processes;
 

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
+import { Client, Connection, ScheduleNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
@@ -13,6 +14,7 @@ import { startPostgres } from '../../sandbox/stack/postgres.js';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
 import { readMasterKeyConfig, readWorkerConfig } from '../../src/config.js';
 import { connectDatabase } from '../../src/db/client.js';
+import { scheduleIds } from '../../src/temporal/schedules.js';
 import { openTlsLine } from '../fakes/tlsLine.js';
 import { makeCertificates } from '../fixtures/certificates.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
@@ -346,6 +348,24 @@ async function findPlace(directory: string, postgresPort: number): Promise<Place
   };
 }
 
+/**
+ * Deletes the schedules that a worker has created, before it stops and so without open runs: the next
+ * test file on this Temporal server would be swept every five seconds.
+ */
+async function deleteSchedules(): Promise<void> {
+  const connection = await Connection.connect({ address: temporalAddress() });
+  const { schedule } = new Client({ connection });
+  for (const id of scheduleIds) {
+    await schedule
+      .getHandle(id)
+      .delete()
+      .catch((error: unknown) => {
+        if (!(error instanceof ScheduleNotFoundError)) throw error;
+      });
+  }
+  await connection.close();
+}
+
 type Launch = { readonly args: readonly string[]; readonly env: Record<string, string> };
 
 /** The arguments and variables that the service's container would run with, mapped to this machine. */
@@ -610,6 +630,7 @@ describe('the processes of docker-compose.yml', () => {
         'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots\n',
       ]);
     } finally {
+      await deleteSchedules();
       await Promise.all(parts.map((part) => part.stop()));
       await line.close();
       await rm(certificates.directory, { recursive: true });

@@ -65,6 +65,13 @@ async function untilStatuses(endpointId: string, expected: readonly string[]): P
   await expect.poll(() => statusesOf(endpointId), { timeout: 15_000 }).toEqual(expected);
 }
 
+/** Resolves when the failure of an attempt is recorded, and so no attempt is in progress. */
+async function untilFailed(endpointId: string): Promise<void> {
+  const statuses = () => system.database`
+    select last_status from deliveries where endpoint_id = ${endpointId}`;
+  await expect.poll(statuses, { timeout: 15_000 }).toEqual([{ lastStatus: 500 }]);
+}
+
 describe('a new endpoint', () => {
   it.each([
     ['http://127.0.0.1:9/', 'enabled'],
@@ -120,6 +127,7 @@ describe('an update', () => {
     old.answerWith(500);
     const failed = await caller.pay();
     await old.next(about(failed));
+    await untilFailed(id);
 
     const disabled = await caller.client(`POST ${path}`, { json: { status: 'disabled' } });
     expect(disabled.body).toMatchObject({ status: 'disabled', status_reason: expect.any(String) });
