@@ -7,8 +7,9 @@ const hourMs = 60 * 60_000;
 type Schedule = Readonly<{ workflow: string; everyMs: number; offsetMs?: number; does: string }>;
 
 /**
- * The workflows that run on a schedule, and how often. A late run is skipped, not caught up. A run
- * that an outage holds up has no time limit, but continues when the outage is over.
+ * The workflows that run on a schedule, and how often. After an outage of Temporal, a run that was missed
+ * less than one interval ago is made up. A run that an outage holds up has no time limit, but continues
+ * when the outage is over.
  */
 const schedules: readonly Schedule[] = [
   // With the times of db/wakeTimes.ts, payouts held up by an outage move ten seconds after its end.
@@ -30,14 +31,13 @@ const schedules: readonly Schedule[] = [
 
 export const scheduleIds = schedules.map(({ workflow }) => workflow);
 
-const catchupWindowMs = 60_000;
-
 /** Creates the schedules, or updates existing ones to what this build defines. */
 export async function upsertSchedules(client: Client): Promise<void> {
   for (const { workflow, everyMs, offsetMs = 0, does } of schedules) {
     const description = {
       spec: { intervals: [{ every: everyMs, offset: offsetMs }] },
-      policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: catchupWindowMs },
+      // The server allows no window as short as the interval of the sweep.
+      policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: Math.max(everyMs, 60_000) },
       action: {
         type: 'startWorkflow' as const,
         workflowType: workflow,

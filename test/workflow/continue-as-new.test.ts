@@ -341,6 +341,24 @@ describe('scheduled workflows', () => {
     expect(new Set(hours)).toEqual(new Set([2]));
   });
 
+  it('are made up if Temporal was away when they were due, but for no longer than an interval', async () => {
+    const { schedule } = server.client;
+    await upsertSchedules(server.client);
+    const hourMs = 60 * 60_000;
+    const windows: Record<string, number> = {};
+    for (const name of names) {
+      const { policies } = await schedule.getHandle(name).describe();
+      windows[name] = policies.catchupWindow;
+      await schedule.getHandle(name).delete();
+    }
+    expect(windows).toEqual({
+      // More than one sweep at once would find nothing.
+      sweep: 60_000,
+      ...{ retention: hourMs, balances: hourMs, refreshRates: hourMs },
+      statement: 24 * hourMs,
+    });
+  });
+
   it('can run many times under one workflow ID', async () => {
     const activities = {
       sweep: async () => undefined,
