@@ -27,7 +27,10 @@ export type HandOverInput = Chunk & {
 };
 export type SuspendInput = Chunk & { readonly forMs: number };
 
-/** Lease of a chunk. Longer than any of its steps, including retries after a killed worker. */
+/**
+ * Lease of a chunk. Longer than any of its steps, including retries after a killed worker: the sweep only has
+ * to wake a chunk whose workflow Temporal has lost.
+ */
 const leaseMs = 60_000;
 
 /** Maximum time one run polls the inbox. A workflow timer could not poll as often. */
@@ -65,8 +68,7 @@ export function chunkActivities(deps: ChunkDeps) {
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
         const ids = await itemsOf(database, chunk, ['sent']);
-        const rows = await readPayouts(database, chunkDriver(chunk), ids);
-        const facts = await factsOf(deps, rows);
+        const facts = await factsOf(deps, await readPayouts(database, chunkDriver(chunk), ids));
         await failAfterAttempts(applyInGroups(deps, chunk, [...facts.keys()], facts));
         return countChunk(database, chunk);
       }),
@@ -83,9 +85,8 @@ export function chunkActivities(deps: ChunkDeps) {
     /** Hands payouts that need an operator, and those of the scope, over to their own workflows. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
-        const handed = await handOverItems(database, chunk, scope);
         // Payouts that could not be woken stay due for the sweep.
-        await wakePayouts(temporal, handed);
+        await wakePayouts(temporal, await handOverItems(database, chunk, scope));
         return countChunk(database, chunk);
       }),
   };

@@ -2,8 +2,9 @@ import type { Sql } from './client.js';
 
 /**
  * Times after which the sweep wakes a payout or chunk that has not moved. Every `wake_at` that is not null
- * comes from here. The sweep runs every five seconds, so work left behind by an outage or a dead process
- * continues at most ten seconds after everything works again.
+ * comes from here. The sweep runs every five seconds, so work whose workflow could not be started or signaled
+ * continues at most ten seconds after everything works again. Workflows that run continue by themselves: the
+ * longer times, and the lease of a chunk (activities/chunk.ts), matter only if Temporal has lost them.
  */
 const wakeAfterMs = {
   /** Stored or moved, and its workflow is being started or signaled, which usually takes milliseconds. */
