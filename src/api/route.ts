@@ -119,11 +119,13 @@ export type Route = {
   readonly feedPosition?: (decoded: DecodedObject) => bigint | undefined;
 };
 
+type Awaitable<T> = T | Promise<T>;
+
 /** A route whose handler receives the parameters as typed by the schema. */
 export type RouteWithParams<Params> = Omit<Route, 'params' | 'handle'> & {
   readonly params: z.ZodObject & z.ZodType<Params>;
   /** Validates the parameters where the schema alone does not decide what is refused, and in which order. */
-  readonly read?: (request: ApiRequest) => Validated<Params> | Promise<Validated<Params>>;
+  readonly read?: (request: ApiRequest, deps: ApiDeps) => Awaitable<Validated<Params>>;
   readonly handle: (deps: ApiDeps, request: ApiRequest, params: Params) => Promise<Answer>;
 };
 
@@ -138,7 +140,7 @@ export function route<Params>({
     ...entry,
     params,
     handle: async (deps, request) => {
-      const validated = await read(request);
+      const validated = await read(request, deps);
       return 'refusals' in validated ? validated : handle(deps, request, validated.params);
     },
   };

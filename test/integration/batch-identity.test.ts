@@ -112,6 +112,30 @@ describe('one batch sent more than once', () => {
   });
 });
 
+it('a batch that an earlier release stored with an item of the same key is still replayed', async () => {
+  const payer = await openBatchPayer(system, 1_000_000n);
+  const json = { payouts: [payer.item('n-0', { idempotency_key: 'same' })] };
+  const send = (idempotencyKey: string) =>
+    payer.client('POST /v1/batches', { json, idempotencyKey });
+  const id = textOf(await send('first'), 'id');
+  // The earlier release bound the key to the batch, and not to the item.
+  await system.database`
+    delete from idempotency_keys where account_id = ${payer.accountId} and key = 'same'`;
+  await system.database`
+    update idempotency_keys set key = 'same'
+     where account_id = ${payer.accountId} and key = 'first'`;
+  const replay = await send('same');
+  expect(replay).toMatchObject({ status: 202, body: { id } });
+  expect(replay.headers.get('idempotent-replayed')).toBe('true');
+  const other = await payer.client('POST /v1/batches', {
+    json: { payouts: [...json.payouts, payer.item('n-1')] },
+    idempotencyKey: 'same',
+  });
+  expect(other).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
+  await untilBatch(payer.client, id);
+  expect(await heldBy(payer)).toEqual({ batches: 1, payouts: 1 });
+});
+
 describe('an item with a key of its own', () => {
   it('that its batch refused is also refused as a single request', async () => {
     const payer = await openBatchPayer(system, 1_000_000n);

@@ -19,6 +19,7 @@ import {
 } from '../../db/batches.js';
 import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
+import { findKeys } from '../../db/idempotency.js';
 import { toPage } from '../../db/page.js';
 import { currentRates } from '../../db/rates.js';
 import { isRefusal, refuse } from '../../domain/refusal.js';
@@ -73,7 +74,11 @@ export const batchRoutes: readonly Route[] = [
     },
     answers: { 200: 'batch_preview', 202: 'batch' },
     refusals: ['parameters_exclusive'],
-    read: ({ decoded, idempotencyKey }) => validateBatch(decoded, idempotencyKey),
+    read: async ({ account, decoded, idempotencyKey: key }, { database }) => {
+      // An earlier release may have stored this batch although an item has its key: a replay finds it.
+      const isUsed = key !== undefined && (await findKeys(database, account.id, [key])).length > 0;
+      return validateBatch(decoded, isUsed ? undefined : key);
+    },
     handle: createBatch,
   }),
   listRoute({
@@ -198,8 +203,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
     countItems(database, batch.id),
     statusesOfItems(database, batch.id),
   ]);
-  const { headers } = bound;
-  return { status: 200, body: canceledBatchObject(after, counts, items), headers };
+  return { status: 200, body: canceledBatchObject(after, counts, items), headers: bound.headers };
 }
 
 function notCancelable({ id, status }: BatchRow): Refused {
