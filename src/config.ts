@@ -140,8 +140,8 @@ const shared = {
   METRICS_HOST: z.string().default('127.0.0.1'),
   /** Maximum age of a rate for live payouts. An embedded table is valid for a day; the ECB skips weekends. */
   RATE_MAXIMUM_AGE_HOURS: count.default(24),
-  /** The same for test accounts, where no money is at risk: at Easter the ECB pauses for five days. */
-  RATE_TEST_MAXIMUM_AGE_HOURS: count.default(120),
+  /** The same for test accounts: at Easter the ECB pauses for five days and two hours, and rates are read hourly. */
+  RATE_TEST_MAXIMUM_AGE_HOURS: count.default(124),
   /** Asymmetric keys, so that receivers need no secret: the first one signs webhooks, all are published. */
   WEBHOOK_SIGNING_KEYS: signingKeys,
   /** For local stacks only: allows receivers over http and on private or loopback addresses. */

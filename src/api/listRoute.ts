@@ -19,7 +19,12 @@ type Paging<Params, Place, Row> = {
   /** Returns the ID of the list's owner, or undefined if there is none. By default it is the account. */
   readonly owner?: (sql: Sql, accountId: string, id: string) => Promise<string | undefined>;
   /** Returns the position of an object in the list, or undefined if it is not in the list. */
-  readonly find: (sql: Sql, ownerId: string, id: string) => Promise<Place | undefined>;
+  readonly find: (
+    sql: Sql,
+    ownerId: string,
+    id: string,
+    params: Params,
+  ) => Promise<Place | undefined>;
   /** What `find` accepts, in words, for the refusal of any other ID. */
   readonly found?: string;
   readonly query: (
@@ -57,7 +62,7 @@ export function listRoute<Params extends PageParams, Place, Row>(
       if (ownerId === undefined) return refused(notFound(request));
       // The empty string is never an ID.
       const id = after ?? before ?? '';
-      const from = id === '' ? null : await list.find(database, ownerId, id);
+      const from = id === '' ? null : await list.find(database, ownerId, id, params);
       if (from === undefined) {
         const param = before === undefined ? 'starting_after' : 'ending_before';
         const { found: expected = 'the id of an object of this list' } = list;

@@ -61,8 +61,7 @@ export async function storeRates(
         from unnest(${currencies}::text[], ${[...perEuro.values()]}::text[]::numeric[])
                with ordinality as t (currency, per_euro, place)
        where not exists (select from rates r where r.provider = ${provider} and r.as_of > ${asOf})
-       order by t.place
-      on conflict do nothing`;
+       order by t.place`;
     await sql`select take_accepted_rates(${currencies}::text[])`;
     return listWaitingRates(sql);
   });
@@ -199,10 +198,10 @@ export async function listPastRates(sql: Sql, page: Page, source: string, destin
   return toPage(page, rows);
 }
 
-/** Finds the position of an accepted rate in the list of its pair. */
-export async function positionOfRate(sql: Sql, id: string) {
+/** Finds the position of an accepted rate in the list of a currency pair. */
+export async function positionOfRate(sql: Sql, id: string, pair: readonly string[]) {
   const [row] = await sql<{ at: Date; id: string }[]>`
-    select as_of as at, id::text from accepted_rates where id = ${id}`;
+    select as_of as at, id::text from accepted_rates where id = ${id} and currency = any (${pair})`;
   return row;
 }
 

@@ -684,6 +684,10 @@ describe('reference data', () => {
     expect(await walk(system.client, `${path}&`, 1)).toEqual(idsOf(page));
     const newer = await list(system.client, `${path}&created[gt]=${String(first?.['as_of'])}`);
     expect(newer.data).toEqual([newest]);
+    // A rate of US dollars is in no list of pounds and yen.
+    const other = '/v1/rates/history?source_currency=GBP&destination_currency=JPY';
+    const foreign = await system.client(`GET ${other}&starting_after=${newest?.id}`);
+    expect(foreign).toMatchObject({ status: 422, body: { code: 'cursor_not_found' } });
   });
 
   it('lists each corridor', async () => {

@@ -272,6 +272,19 @@ describe('every rate', () => {
     await store({ USD: '1.16' }, published);
     await store({ USD: '1.17' }, published);
     expect(await usable()).toMatchObject({ USD: '1.17' });
+    // The correction is taken back.
+    await store({ USD: '1.16' }, published);
+    expect(await usable()).toMatchObject({ USD: '1.16' });
+  });
+
+  it('no longer waits when a correction to it is taken back under the same time', async () => {
+    const published = ago(minuteMs);
+    await store({ USD: '1.16' }, published);
+    await store({ USD: '11.6' }, published);
+    const id = await waitingId('USD');
+    expect(await store({ USD: '1.16' }, published)).toEqual([]);
+    expect(await decideRate(test.database, id, 'accepted', by)).toBe(false);
+    expect(await usable()).toMatchObject({ USD: '1.16' });
   });
 
   it.each([
@@ -375,14 +388,16 @@ describe('past mid rates', () => {
     expect(await figures({ limit: 1 })).toEqual(['1.15 0.85']);
     await store({ GBP: '0.87', USD: '1.40' }, ago(3 * minuteMs));
     expect(await figures()).toEqual(['1.17 0.87', '1.15 0.85']);
-    expect(await positionOfRate(test.database, await waitingId('USD'))).toBeUndefined();
+    expect(
+      await positionOfRate(test.database, await waitingId('USD'), ['USD', 'GBP']),
+    ).toBeUndefined();
     await decideRate(test.database, await waitingId('USD'), 'rejected', by);
     expect(await figures()).toEqual(['1.17 0.87', '1.15 0.85']);
     await store({ USD: '1.41' }, ago(2 * minuteMs));
     const id = await waitingId('USD');
     await decideRate(test.database, id, 'accepted', by);
     expect(await figures()).toEqual(['1.41 0.87', '1.17 0.87', '1.15 0.85']);
-    expect(await positionOfRate(test.database, id)).toMatchObject({ id });
+    expect(await positionOfRate(test.database, id, ['USD', 'GBP'])).toMatchObject({ id });
   });
 
   it('are read from a few rows of a large table', async () => {

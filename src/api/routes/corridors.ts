@@ -97,7 +97,8 @@ export const corridorRoutes: readonly Route[] = [
     params: pastRateListParams,
     answers: { 200: 'past_rate_list' },
     refusals: ['parameter_missing'],
-    find: (sql, _accountId, id) => positionOfRate(sql, id.slice('rate_'.length)),
+    find: (sql, _accountId, id, { source_currency: source, destination_currency: destination }) =>
+      positionOfRate(sql, id.slice('rate_'.length), [source, destination]),
     query: (
       sql,
       _accountId,
