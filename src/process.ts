@@ -4,8 +4,8 @@ import { type ApiConfig, ConfigError, type WorkerConfig } from './config.js';
 /** A running process: how to stop it, and how it reports that it has failed. */
 export type Running = {
   readonly stop: () => Promise<void>;
-  /** Rejects when the process can no longer do its work. */
-  readonly broken: Promise<never>;
+  /** Rejects when the process can no longer do its work. Missing if it does not break by itself. */
+  readonly broken?: Promise<never>;
 };
 
 /** Starts tracing if an OTLP endpoint is set. Otherwise OpenTelemetry's SDK is not even loaded. */
@@ -30,7 +30,7 @@ export async function runProcess(start: () => Promise<Running>, log: () => Logge
   });
   try {
     const running = await start();
-    await Promise.race([stopRequested, running.broken]);
+    await Promise.race([stopRequested, running.broken ?? stopRequested]);
     setTimeout(() => process.exit(1), stopLimitMs).unref();
     await running.stop();
     process.exit(0);

@@ -88,8 +88,6 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   void refusalOf(temporal).then((refusal) => refusal && log.error(refusal));
   log.info({ ready: url, metrics: metricsServer.url }, 'the API is ready');
   return {
-    // Never settles, because this process does not break by itself.
-    broken: new Promise(() => undefined),
     stop: async () => {
       const noticeMs = config.STOP_NOTICE_SECONDS * 1000;
       // Requests that wait for events are released only when no new ones can take their place.

@@ -73,7 +73,6 @@ await runProcess(
     const url = await listen(server, config.CODEC_HOST, config.CODEC_PORT);
     createLog({ part: 'codec', level: 'info' }).info({ ready: url }, 'the codec server is ready');
     return {
-      broken: new Promise(() => undefined),
       stop: async () => {
         server.close();
         server.closeAllConnections();

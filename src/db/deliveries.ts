@@ -200,11 +200,9 @@ export type AttemptResult = KnownPair & {
 export async function recordAttempts(sql: Sql, results: readonly AttemptResult[]): Promise<void> {
   const first = new Set(results.filter(({ groupId }) => groupId !== null));
   const added = first.size === 0 ? [] : await addAttempted(sql, [...first]);
-  const isAdded = new Set(added.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
+  const pairs = new Set(added.map(({ eventId, endpointId }) => `${eventId} ${endpointId}`));
   // If a group has ended meanwhile, its deliveries have rows, with the group's lease.
-  const rest = results.filter(
-    ({ eventId, endpointId }) => !isAdded.has(`${eventId} ${endpointId}`),
-  );
+  const rest = results.filter(({ eventId, endpointId }) => !pairs.has(`${eventId} ${endpointId}`));
   if (rest.length === 0) return;
   await sql`
     with t as materialized (${attempted(sql, rest)}), recorded as (

@@ -71,7 +71,6 @@ await runProcess(
     const url = await listen(server, config.SIGN_IN_HOST, config.SIGN_IN_PORT);
     log.info({ ready: url }, 'operators can sign in');
     return {
-      broken: new Promise(() => undefined),
       stop: async () => {
         server.close();
         server.closeAllConnections();
