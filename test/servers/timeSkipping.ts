@@ -39,13 +39,25 @@ export type TimeSkipping = {
 /** The operations that a server with a real clock offers too. */
 export type TestServer = Pick<TimeSkipping, 'client' | 'withWorkers' | 'stop'>;
 
+/** The SDK gives a server 5 s to start. Three that start at once on a busy machine may need longer. */
+const startAttempts = 6;
+
+async function withinAttempts<T>(start: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await start();
+    } catch (error) {
+      if (attempt === startAttempts || !/did not start within/.test(String(error))) throw error;
+    }
+  }
+}
+
 /** Starts the server, which takes about two seconds: once per test file, for one test at a time. */
 export async function startTimeSkipping(): Promise<TimeSkipping> {
   quietRuntime();
   const path = await findTimeSkippingServer(finderOptions('TEMPORAL_TEST_SERVER_PATH'));
-  const env = await TestWorkflowEnvironment.createTimeSkipping({
-    server: { executable: { type: 'existing-path', path } },
-  });
+  const server = { executable: { type: 'existing-path', path } } as const;
+  const env = await withinAttempts(() => TestWorkflowEnvironment.createTimeSkipping({ server }));
   return createTestServer(env);
 }
 
@@ -54,12 +66,9 @@ export async function startImpatient(suggestedAfterEvents: number): Promise<Test
   quietRuntime();
   const path = await findTemporalCli(finderOptions('TEMPORAL_CLI_PATH'));
   const suggestion = `limit.historyCount.suggestContinueAsNew=${suggestedAfterEvents}`;
-  const env = await TestWorkflowEnvironment.createLocal({
-    server: {
-      executable: { type: 'existing-path', path },
-      extraArgs: ['--dynamic-config-value', suggestion],
-    },
-  });
+  const executable = { type: 'existing-path', path } as const;
+  const server = { executable, extraArgs: ['--dynamic-config-value', suggestion] };
+  const env = await withinAttempts(() => TestWorkflowEnvironment.createLocal({ server }));
   return createTestServer(env);
 }
 
