@@ -51,15 +51,12 @@ export async function showAccount(call: Call): Promise<void> {
   console.log(lineOf(account));
   console.log(`  API version ${account.apiVersion}, opened ${account.createdAt.toISOString()}`);
   for (const { currency, availableMinor, heldMinor } of balances) {
-    const [available, held] = [availableMinor, heldMinor].map((minor) =>
-      writtenSum(minor, currency),
-    );
-    console.log(`  ${available} available, ${held} held`);
+    const held = writtenSum(heldMinor, currency);
+    console.log(`  ${writtenSum(availableMinor, currency)} available, ${held} held`);
   }
   for (const { createdAt, operator, command, reason } of actions) {
-    console.log(
-      wrapped(`${createdAt.toISOString()}  ${operator}: ${command.kind}. ${reason}`, '  ', '    '),
-    );
+    const line = `${createdAt.toISOString()}  ${operator}: ${command.kind}. ${reason}`;
+    console.log(wrapped(line, '  ', '    '));
   }
 }
 

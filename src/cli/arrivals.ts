@@ -13,11 +13,8 @@ const mostDays = 366;
  * in the last days and how many are open; how many of each are later than their estimate; and the longest
  * delay. A payout without an estimate is not late.
  */
-export async function showArrivals({
-  database,
-  isJson,
-  flags: { days = '30' },
-}: Call): Promise<void> {
+export async function showArrivals({ database, isJson, flags }: Call): Promise<void> {
+  const { days = '30' } = flags;
   const count = /^[1-9]\d{0,2}$/.test(days) ? Number.parseInt(days, 10) : 0;
   if (count < 1 || count > mostDays) {
     throw new UsageError(`--days expects a number of days, 1 to ${mostDays}.`);

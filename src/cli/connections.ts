@@ -51,10 +51,8 @@ export async function withConnections<T>(
 }
 
 /** Refuses a caller without a valid key. The database then checks what the key may do at each command. */
-export async function authenticate({
-  database,
-  operatorKey,
-}: Pick<Call, 'database' | 'operatorKey'>): Promise<void> {
+export async function authenticate(call: Pick<Call, 'database' | 'operatorKey'>): Promise<void> {
+  const { database, operatorKey } = call;
   if (operatorKey === '') {
     throw new ConfigError(
       'CORRIDOR_OPERATOR_KEY is not set: expected your operator key (cop_…). An admin makes one with ' +

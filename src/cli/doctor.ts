@@ -90,9 +90,8 @@ async function rolesFault(database: Database): Promise<string> {
 async function masterKeyFault(database: Database, env: Environment): Promise<string> {
   if (!env['MASTER_KEY'] && !env['MASTER_KEY_FILE']) return '(MASTER_KEY is not set here)';
   const keyring = createKeyring(readMasterKeyConfig(env).MASTER_KEY);
-  return (await hasMasterKeys(database, keyring))
-    ? ''
-    : 'MASTER_KEY lacks a key that wraps the keys of accounts: add it';
+  const isComplete = await hasMasterKeys(database, keyring);
+  return isComplete ? '' : 'MASTER_KEY lacks a key that wraps the keys of accounts: add it';
 }
 
 async function temporalChecks({ withTemporal }: Call): Promise<readonly Check[]> {
@@ -142,7 +141,6 @@ async function endFault(value: string): Promise<string> {
 async function diskFault(directory: string | undefined): Promise<string> {
   if (directory === undefined) return '(there is no data directory here)';
   const { bavail, bsize } = await statfs(directory);
-  return bavail * bsize < leastFreeBytes
-    ? `less than 2 GiB is free for ${directory}: free some space`
-    : '';
+  const isFull = bavail * bsize < leastFreeBytes;
+  return isFull ? `less than 2 GiB is free for ${directory}: free some space` : '';
 }

@@ -28,8 +28,7 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
     const now = mid && convertFloor(netMinor, source, destination, mid);
     const worth = now === undefined ? ['no rate'] : [amount(now), amount(now - owedMinor)];
     const pair = `${source} to ${destination}`;
-    const payouts = `${open.payouts}`;
-    return [pair, open.mode, payouts, amount(owedMinor), formatRate(average), ...worth];
+    return [pair, open.mode, `${open.payouts}`, amount(owedMinor), formatRate(average), ...worth];
   });
   if (rows.length === 0) return console.log('No payout is open.');
   printTable([header, ...rows]);

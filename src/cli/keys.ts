@@ -111,9 +111,7 @@ export async function listKeys(call: Call): Promise<void> {
 function stateOf({ revokedAt, expiresAt, isActive }: ApiKey): string {
   if (revokedAt !== null) return `revoked ${revokedAt.toISOString()}`;
   if (expiresAt === null) return 'active';
-  return isActive
-    ? `active until ${expiresAt.toISOString()}`
-    : `expired ${expiresAt.toISOString()}`;
+  return `${isActive ? 'active until' : 'expired'} ${expiresAt.toISOString()}`;
 }
 
 /** Adds a key to an account. Only the return value contains the key itself; the database has its hash. */

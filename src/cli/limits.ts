@@ -43,9 +43,7 @@ export async function showLimits(call: Call): Promise<void> {
     findFunds(database, id),
     findPayeeDelays(database, id),
   ]);
-  if (call.isJson) {
-    return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
-  }
+  if (call.isJson) return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
   if (standings.size + delays.length === 0) console.log('No limits.');
   for (const [currency, limits] of standings) {
     for (const { period, destination, limitMinor, usedMinor, resetsAt } of limits) {

@@ -109,9 +109,8 @@ async function printNextSteps(
       ? [approvalOf(id, action, 'you')]
       : offersNow(row, await entriesOf(database, id));
   // Omits the command that was just refused: it would be refused again.
-  const others = offers.filter(
-    ({ command }) => !command.startsWith(`corridor payouts ${verb} ${id} --reason`),
-  );
+  const refused = `corridor payouts ${verb} ${id} --reason`;
+  const others = offers.filter(({ command }) => !command.startsWith(refused));
   for (const line of nextLines(others)) console.log(line);
 }
 
@@ -158,17 +157,11 @@ function correct(correction: Correction): OperatorCommand {
 function postingOf(text: string): PostingText {
   const [name = '', currency = '', amount = '', ...rest] = text.split(':');
   const account = ledgerAccounts.find((each) => each === name);
-  const amountMinor = minorOf(amount, currency) ?? '0';
-  if (account !== undefined && amountMinor !== '0' && rest.length === 0) {
-    return { account, currency, amountMinor };
-  }
+  const minor = isCurrency(currency) ? parseMajor(amount, currency) : undefined;
+  // JSON cannot hold a bigint.
+  if (account && minor && rest.length === 0) return { account, currency, amountMinor: `${minor}` };
   throw new UsageError(
     `--postings expects account:CURRENCY:amount, separated by commas, not "${text}"; the accounts ` +
       `are ${ledgerAccounts.join(', ')}.`,
   );
-}
-
-/** Returns minor units as text, because JSON cannot hold a bigint; undefined if the amount is invalid. */
-function minorOf(amount: string, currency: string): string | undefined {
-  return isCurrency(currency) ? parseMajor(amount, currency)?.toString() : undefined;
 }

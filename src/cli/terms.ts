@@ -85,13 +85,12 @@ async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
 
 /** E.g. "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
 function lineOf(row: TermsRow): string {
-  const [fixed, minimum, maximum] = [row.fixedMinor, row.minimumMinor, row.maximumMinor].map(
-    (minor) => writtenMinor(minor, row.currency),
-  );
+  const sum = (minor: bigint) => writtenMinor(minor, row.currency);
   const until = row.validUntil === null ? '' : ` until ${row.validUntil.toISOString()}`;
   return (
-    `${row.currency}  fee ${fixed} + ${row.basisPoints} bp, at least ${minimum}, ` +
-    `spread ${row.spreadBasisPoints} bp, at most ${maximum}  ` +
+    `${row.currency}  fee ${sum(row.fixedMinor)} + ${row.basisPoints} bp, ` +
+    `at least ${sum(row.minimumMinor)}, spread ${row.spreadBasisPoints} bp, ` +
+    `at most ${sum(row.maximumMinor)}  ` +
     `from ${row.validFrom.toISOString()}${until} (terms_${row.id})`
   );
 }

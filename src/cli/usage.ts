@@ -68,11 +68,8 @@ export function futureTime(flags: Flags, name: string): Date {
 }
 
 /** Returns who runs a command and why. The audit log records both if the command changes something. */
-export function signatureOf({
-  operatorKey,
-  flags,
-}: Pick<Call, 'operatorKey' | 'flags'>): Signature {
-  return { operatorKey, reason: reasonOf(flags) };
+export function signatureOf(call: Pick<Call, 'operatorKey' | 'flags'>): Signature {
+  return { operatorKey: call.operatorKey, reason: reasonOf(call.flags) };
 }
 
 export function reasonOf(flags: Flags): string {
