@@ -34,7 +34,8 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   // Created first, so that it measures all that follows.
   const registry = await createRegistry('api');
   const connection = { url: config.DATABASE_URL, applicationName: 'corridor-api' };
-  const database = connectDatabase({ ...connection, poolSize: config.DATABASE_POOL_SIZE });
+  const { DATABASE_POOL_SIZE: poolSize } = config;
+  const database = connectDatabase({ ...connection, poolSize, keepsPlans: true });
   const lists = connectDatabase({ ...connection, ...listConnections });
   const tracing = await tracingOf('api', config, log);
   const temporal = connectTemporal(config, tracing?.plugins);

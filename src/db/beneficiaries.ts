@@ -130,7 +130,8 @@ export function lockBeneficiariesOf(
 ): Promise<readonly Receiver[]> {
   return sql<Receiver[]>`
     select p.id as payout_id, currency, version, ${detailsAge(sql)} from payouts p join beneficiaries b
-    ${ofPayouts(sql, payoutIds)} and deleted_at is null order by b.id for share of b`;
+    ${ofPayouts(sql, payoutIds)} and coalesce(deleted_at, 'infinity') = 'infinity'
+     order by b.id for share of b`;
 }
 
 /** A column of a version of a beneficiary: the present version, or an earlier one that was kept. */

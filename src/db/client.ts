@@ -45,8 +45,33 @@ export type DatabaseOptions = {
   readonly lockTimeoutMs?: number;
   /** Statement timeout; 7 s by default. Shorter where many requests queue behind one statement. */
   readonly statementTimeoutMs?: number;
+  /** Keeps the plan of each statement: for processes whose statements read a few rows by indexes. */
+  readonly keepsPlans?: boolean;
   /** Shown in pg_stat_activity, so that operators can see which process holds a lock. */
   readonly applicationName: string;
+};
+
+/**
+ * Plans every statement anew. A plan kept from when a table was empty is a thousand times slower once the
+ * table is full.
+ */
+const freshPlans = {
+  plan_cache_mode: 'force_custom_plan',
+  enable_seqscan: 'on',
+  enable_hashjoin: 'on',
+  enable_mergejoin: 'on',
+};
+
+/**
+ * Plans every statement once per connection, because planning one that reads a few rows takes longer than
+ * running it. Without scans and joins of whole tables, a plan that was made while a table was small suits the
+ * full one as well (integration/kept-plans.test.ts).
+ */
+const keptPlans = {
+  plan_cache_mode: 'force_generic_plan',
+  enable_seqscan: 'off',
+  enable_hashjoin: 'off',
+  enable_mergejoin: 'off',
 };
 
 /** Creates the connection pool of a process. Returns int8 as bigint and numeric as exact text. */
@@ -71,8 +96,7 @@ export function connectDatabase(options: DatabaseOptions): Database {
       // The server does not consider a process idle that was frozen between two messages of one
       // statement, so it would keep its locks until it resumes. Our longest transaction takes about 20 s.
       transaction_timeout: 60_000,
-      // A plan cached while a table was empty is a thousand times slower once the table is full.
-      plan_cache_mode: 'force_custom_plan',
+      ...(options.keepsPlans ? keptPlans : freshPlans),
       // On an SSD, 500 index look-ups cost less than scanning 100,000 rows. With the default of 4
       // the planner chooses the scan for tables that have just grown.
       random_page_cost: 1.1,
@@ -147,6 +171,13 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
   }
 }
 
+/** Changes settings of the database for the rest of a transaction. */
+async function setLocally(sql: Sql, settings: Readonly<Record<string, string>>): Promise<void> {
+  await sql`
+    select set_config(name, value, true)
+      from unnest(${Object.keys(settings)}::text[], ${Object.values(settings)}::text[]) t (name, value)`;
+}
+
 /** Runs a transaction that reads a lot: `limitMs` is its statement timeout, without a transaction timeout. */
 export function longTransaction<T>(
   database: Database,
@@ -154,9 +185,8 @@ export function longTransaction<T>(
   work: (sql: Sql) => Promise<T>,
 ): Promise<T> {
   return transaction(database, async (sql) => {
-    await sql`
-      select set_config('statement_timeout', ${String(limitMs)}, true),
-             set_config('transaction_timeout', '0', true)`;
+    const limits = { statement_timeout: String(limitMs), transaction_timeout: '0' };
+    await setLocally(sql, { ...freshPlans, ...limits });
     return work(sql);
   });
 }
@@ -165,7 +195,7 @@ export function longTransaction<T>(
 const bulkRows = 50;
 
 /**
- * Runs a transaction that writes many rows. Foreign keys are checked at its end, with cached plans:
+ * Runs a transaction that writes many rows. Foreign keys are checked at its end, with kept plans:
  * planning each check anew, as is best for our own statements, would take half of the time.
  */
 export function bulkTransaction<T>(
@@ -177,7 +207,7 @@ export function bulkTransaction<T>(
   return transaction(database, async (sql) => {
     await sql`set constraints all deferred`;
     // Pricing 10,000 items between two statements may exceed the default idle timeout.
-    await sql`set local idle_in_transaction_session_timeout = '60s'`;
+    await setLocally(sql, { ...freshPlans, idle_in_transaction_session_timeout: '60s' });
     const result = await work(sql);
     await sql`set local plan_cache_mode = auto`;
     return result;

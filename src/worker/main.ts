@@ -46,6 +46,7 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
     // A local activity's attempt ends after 2 s: its transaction must not wait for locks any longer.
     // Chunks have time to wait for each other.
     lockTimeoutMs: lane === 'single' ? 1_500 : 5_000,
+    keepsPlans: true,
     applicationName: `corridor-worker-${lane}`,
   });
   const rateSource = rateSources[config.RATE_SOURCE](config);

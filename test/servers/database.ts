@@ -43,12 +43,12 @@ export async function createTestDatabase({
   });
   const url = new URL(server);
   url.pathname = `/${name}`;
-  const connect = (to: string) =>
-    connectDatabase({ url: to, poolSize: 10, applicationName: 'test' });
-  const database = connect(url.href);
+  const pool = { poolSize: 10, applicationName: 'test' };
+  const database = connectDatabase({ ...pool, url: url.href });
   const urls = loginUrls(url.href, () => randomBytes(12).toString('hex'));
   await allowLogins(database, urls);
   for (const [name, { role, key }] of operators) await addOperator(database, name, role, key);
+  const connect = (login: string) => connectDatabase({ ...pool, url: login, keepsPlans: true });
   const [api, worker] = [connect(urls.api), connect(urls.worker)];
   if (hasRates) await storeReferenceRates(database);
   const roles = databaseRoles.map((role) => `${name}_${role}`).join(', ');
