@@ -24,10 +24,8 @@ export async function storeRailEvents(
   rail: string,
   events: readonly RailEvent[],
 ): Promise<ToSignal> {
-  const reported = events.map(({ id, key, report }) => ({
-    railEventId: id,
-    railKey: key,
-    payoutId: payoutOfKey(key),
+  const reported = events.map(({ id, key, report }, place) => ({
+    ...{ place, railEventId: id, railKey: key, payoutId: payoutOfKey(key) },
     fact: reportToJson(report),
   }));
   const modes = (['test', 'live'] as const).filter((mode) => railNameOf(mode) === rail);
@@ -36,7 +34,7 @@ export async function storeRailEvents(
     select ${rail}, t.rail_event_id, t.rail_key, p.id, t.fact,
            case when k.is_known then now() end, case when k.is_known then 'nothing new' end
       from ${unnest(sql, reported)`
-        rail_event_id text, rail_key text, payout_id text, fact jsonb`}
+        place int, rail_event_id text, rail_key text, payout_id text, fact jsonb`}
       -- One that was never accepted has no rail; what a rail says of it says that it may have been paid.
       left join payouts p on p.id = t.payout_id
         and (p.rail = ${rail} or (p.rail is null and p.mode = any (${modes})))
@@ -52,6 +50,8 @@ export async function storeRailEvents(
       -- After a correction it may be new all the same (domain/payout.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
+     -- A join does not keep the bank's order, which the ids record: a hash join reverses it.
+     order by t.place
     on conflict (rail, rail_event_id, rail_key, jsonb_hash_extended(fact - '{at,reason}'::text[], 0))
       do nothing
     returning case when applied_at is null then payout_id end as payout_id`;

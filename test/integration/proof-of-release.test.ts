@@ -446,6 +446,20 @@ describe('facts that contradict each other', () => {
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
+  it('are kept in the order in which the bank names them, however they are joined', async () => {
+    const id = await sent();
+    const reports = [await settledReport(id), rejectedReport, await settledReport(id, 1n)];
+    const events = reports.map((each) => railEvent(id, each));
+    await transaction(time.database, async (sql) => {
+      await sql`set local enable_nestloop = off`;
+      await sql`set local enable_mergejoin = off`;
+      await storeRailEvents(sql, 'sandbox', events);
+    });
+    const stored = await time.database<{ railEventId: string }[]>`
+      select rail_event_id from rail_inbox where payout_id = ${id} order by id`;
+    expect(stored.map(({ railEventId }) => railEventId)).toEqual(events.map((event) => event.id));
+  });
+
   it('release nothing if the rejection is the answer to a lookup', async () => {
     const id = await sent();
     await report(id, await settledReport(id, 1n));
