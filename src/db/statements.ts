@@ -122,7 +122,7 @@ export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]
   return sql<MovementTotal[]>`
     with booked as (select e.*, s.rail is not null as is_closed
                       from statement_entries e left join statements s using (rail, statement_date))
-    select currency, direction, sum(bank_minor)::bigint as bank_minor,
+    select currency, direction, least(sum(bank_minor), 9223372036854775807)::bigint as bank_minor,
            sum(ledger_minor)::bigint as ledger_minor,
            (sum(bank_minor) - sum(ledger_minor))::float8 as drift
       from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor

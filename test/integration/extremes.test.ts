@@ -5,7 +5,7 @@ import { transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { storeRailEvents } from '../../src/db/inbox.js';
 import { listBalanceBreaks } from '../../src/db/ledger.js';
-import { storeStatement, unreadDays } from '../../src/db/statements.js';
+import { listBreaks, movementTotals, storeStatement, unreadDays } from '../../src/db/statements.js';
 import { mostMinor } from '../../src/domain/money.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { callbackBody } from '../../src/rails/sandbox/wire.js';
@@ -80,6 +80,25 @@ describe('a line of a statement', () => {
     const log = vi.spyOn(console, 'log').mockReturnValue();
     const isEven = await reconcile(called(test, '')).finally(() => log.mockRestore());
     expect(isEven).toBe(false);
+  });
+
+  it('of the largest sum leaves the statements comparable, even if there are two of them', async () => {
+    const largest = 2n ** 63n - 1n;
+    const at = new Date();
+    const line = {
+      ...{ key: newId('payout'), bankReference: 'bank-1', direction: 'credit' as const },
+      ...{ amountMinor: largest, currency: 'EUR', bookedAt: at.toISOString() },
+    };
+    const date = at.toISOString().slice(0, 10);
+    const statement = { rail: 'a third', date, closed: true, lines: [line, line] };
+    await transaction(test.worker, (sql) => storeStatement(sql, statement));
+    const found = (await listBreaks(test.worker, 10)).filter(
+      ({ payoutId }) => payoutId === line.key,
+    );
+    expect(found).toMatchObject([{ kind: 'no such payout', bankMinor: largest }]);
+    expect(await movementTotals(test.worker)).toContainEqual(
+      expect.objectContaining({ currency: 'EUR', direction: 'credit', bankMinor: largest }),
+    );
   });
 });
 
