@@ -87,7 +87,7 @@ export type InboxRow = {
   readonly report: RailReportJson;
 };
 
-/** Returns the events of these payouts that are not applied yet, in order of arrival. */
+/** Returns the unapplied events of these payouts, by arrival. No rejection precedes another report. */
 export async function unprocessedEvents(
   sql: Sql,
   payoutIds: readonly string[],
@@ -96,7 +96,7 @@ export async function unprocessedEvents(
     select i.id, i.payout_id, i.fact as report
       from payouts p cross join lateral (
         select * from rail_inbox i where i.payout_id = p.id and ${isUnapplied(sql)} offset 0) i
-     where p.id = any (${payoutIds}) order by i.id`;
+     where p.id = any (${payoutIds}) order by i.fact ->> 'kind' = 'rejected', i.id`;
 }
 
 /**

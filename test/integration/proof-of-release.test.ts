@@ -446,6 +446,13 @@ describe('facts that contradict each other', () => {
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
   });
 
+  it('release nothing if the bank names the rejection first', async () => {
+    const id = await sent();
+    await report(id, rejectedReport, await settledReport(id));
+    await expectEnd(id, 'settled', settled);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
+  });
+
   it('are kept in the order in which the bank names them, however they are joined', async () => {
     const id = await sent();
     const reports = [await settledReport(id), rejectedReport, await settledReport(id, 1n)];
