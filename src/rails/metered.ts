@@ -28,23 +28,13 @@ export function metered<T extends Rail>(rail: T): T {
   };
   const kindsOf = (answers: readonly { readonly kind: string }[]) =>
     answers.map(({ kind }) => kind);
+  const asOne = (answer: string) => [answer];
+  const asRead = () => ['read'];
   return {
     ...rail,
     submit: (all) => time('submit', all.length, () => rail.submit(all), kindsOf),
     lookup: (keys) => time('lookup', keys.length, () => rail.lookup(keys), kindsOf),
-    voidKey: (key) =>
-      time(
-        'void',
-        1,
-        () => rail.voidKey(key),
-        (answer) => [answer],
-      ),
-    statement: (date) =>
-      time(
-        'statement',
-        1,
-        () => rail.statement(date),
-        () => ['read'],
-      ),
+    voidKey: (key) => time('void', 1, () => rail.voidKey(key), asOne),
+    statement: (date) => time('statement', 1, () => rail.statement(date), asRead),
   };
 }

@@ -122,4 +122,15 @@ export const bugs: readonly Bug[] = [
     replace: '',
     caughtBy: { ...steps, test: 'no operator approves their own proposal' },
   },
+  {
+    name: 'a statement that is cut short proves that an order was not paid',
+    file: 'src/rails/sandbox/wire.ts',
+    find: 'every((minor) => minor === 0n)',
+    replace: 'every((minor) => minor >= 0n)',
+    caughtBy: {
+      project: 'unit',
+      file: 'test/unit/bank-answers.test.ts',
+      test: 'is no proof of anything if it lacks a debit',
+    },
+  },
 ];

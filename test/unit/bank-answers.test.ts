@@ -10,8 +10,13 @@ const line = {
   at: '2026-11-20T12:00:00+01:00',
 };
 
-const read = (changes: object) =>
-  statementAnswer.safeParse({ closed: true, entries: [{ ...line, ...changes }] });
+const date = '2026-11-20';
+const statement = {
+  ...{ date, closed: true, entries: [line] },
+  totals: { EUR: { debits: line.amount, credits: '0' } },
+};
+const answered = (changes: object) => statementAnswer(date).safeParse({ ...statement, ...changes });
+const read = (changes: object) => answered({ entries: [{ ...line, ...changes }] });
 
 describe('a statement line', () => {
   it('may have any amount that fits the database', () => {
@@ -30,6 +35,31 @@ describe('a statement line', () => {
     { at: '2026-11-20T12:00:00' },
   ])('is refused with %o', (changes) => {
     expect(read(changes).success).toBe(false);
+  });
+});
+
+describe('a statement', () => {
+  const credit = { ...line, direction: 'credit', amount: '1' };
+  const totals = { EUR: { debits: line.amount, credits: '1' } };
+
+  it('is read if its lines add up to its totals, beyond what the database can hold too', () => {
+    expect(answered({ entries: [line, credit], totals }).data?.lines).toHaveLength(2);
+    const twice = { EUR: { debits: '18446744073709551614', credits: '0' } };
+    expect(answered({ entries: [line, line], totals: twice }).data?.lines).toHaveLength(2);
+    expect(answered({ entries: [], totals: {} }).data?.lines).toEqual([]);
+  });
+
+  it.each([
+    ['is of another day', { date: '2026-11-19' }],
+    ['does not say of which day it is', { date: undefined }],
+    ['lacks a debit', { entries: [] }],
+    ['lacks a credit', { totals }],
+    ['has a line too many', { entries: [line, line] }],
+    ['has a line in a currency without a total', { entries: [line, { ...line, currency: 'USD' }] }],
+    ['has a line on the other side', { entries: [{ ...line, direction: 'credit' }] }],
+    ['has no totals', { totals: undefined }],
+  ])('is no proof of anything if it %s', (_which, changes) => {
+    expect(answered(changes).success).toBe(false);
   });
 });
 

@@ -116,7 +116,7 @@ export function createSandboxRail(settings: SandboxSettings): Rail & { close(): 
     submit,
     lookup: async (keys) => (await call('/transfers/lookup', lookupAnswer, { keys })).results,
     voidKey: async (key) => (await call('/transfers/void', voidAnswer, { key })).outcome,
-    statement: (date) => call(`/statement?date=${date}`, statementAnswer),
+    statement: (date) => call(`/statement?date=${date}`, statementAnswer(date)),
     close: () => pool.close(),
   };
 }

@@ -104,9 +104,29 @@ const statementLine = z
     ...{ bankReference, amountMinor, bookedAt },
   }));
 
-export const statementAnswer = z
-  .object({ closed: z.boolean(), entries: z.array(statementLine) })
-  .transform(({ closed, entries }): Statement => ({ closed, lines: entries }));
+/** A sum in minor units as text, of any number of lines. */
+const totalMinor = z.string().regex(/^\d{1,30}$/);
+const totals = z.record(z.string(), z.object({ debits: totalMinor, credits: totalMinor }));
+
+/** The statement of a day. One of another day, or cut short, would prove that an order was not paid. */
+export const statementAnswer = (date: string) =>
+  z
+    .object({ date: z.literal(date), closed: z.boolean(), entries: z.array(statementLine), totals })
+    .transform(({ entries, ...day }) => ({ ...day, lines: entries }))
+    .refine(isWhole, { error: 'The lines do not add up to the totals.' });
+
+/** Whether the lines add up to the totals of each currency. If not, the bank has left some out. */
+function isWhole(day: Statement & { readonly totals: z.infer<typeof totals> }): boolean {
+  const missing = new Map<string, bigint>();
+  for (const [currency, { debits, credits }] of Object.entries(day.totals)) {
+    missing.set(`${currency} debit`, BigInt(debits)).set(`${currency} credit`, BigInt(credits));
+  }
+  for (const { currency, direction, amountMinor } of day.lines) {
+    const side = `${currency} ${direction}`;
+    missing.set(side, (missing.get(side) ?? 0n) - amountMinor);
+  }
+  return [...missing.values()].every((minor) => minor === 0n);
+}
 
 const callbackEvent = reported
   .extend({
@@ -148,16 +168,9 @@ type Details = z.infer<typeof reported> & { readonly bank_reference?: string | u
 
 /** Converts the bank's report from a look-up or callback to the service's form. */
 function reportOf(kind: RailReport['kind'], details: Details): RailReport {
-  const { currency = '', code = 'NARR', at } = details;
-  const amountMinor = BigInt(details.amount ?? '0');
-  switch (kind) {
-    case 'accepted':
-      return { kind, reference: details.bank_reference ?? '' };
-    case 'settled':
-      return { kind, amountMinor, currency, at };
-    case 'rejected':
-      return { kind, code };
-    case 'returned':
-      return { kind, amountMinor, currency, code };
-  }
+  const { amount = '0', currency = '', code = 'NARR', at, bank_reference = '' } = details;
+  const sum = { amountMinor: BigInt(amount), currency };
+  if (kind === 'accepted') return { kind, reference: bank_reference };
+  if (kind === 'rejected') return { kind, code };
+  return kind === 'settled' ? { kind, ...sum, at } : { kind, ...sum, code };
 }
