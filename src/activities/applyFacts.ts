@@ -13,7 +13,8 @@ import { announce } from './webhookEvents.js';
 /**
  * Applies facts to payouts: first those in the inbox, then the caller's, because a release must not
  * precede a callback that contradicts it. Only the caller's `accepted` goes first, since the order came
- * before any callback. Moves, postings, events and inbox marks are part of the caller's transaction.
+ * before any callback, and its `settled` goes before a rejection. Moves, postings, events and inbox marks
+ * are part of the caller's transaction.
  */
 export async function applyFacts(
   sql: Sql,
@@ -30,12 +31,11 @@ export async function applyFacts(
   const progress = rows.map((row) => {
     const inbox = eventsOf.get(row.id) ?? [];
     const direct = supplied.get(row.id);
-    const isFirst = direct?.kind === 'accepted';
     const facts = inbox.map(({ report }): PayoutFact => reportFromJson(report));
-    if (direct !== undefined) facts.splice(isFirst ? 0 : facts.length, 0, direct);
-    const corrected = correctedIn(row, posted);
-    const applied = applyTo(row, corrected, facts, rules);
-    return { row, ...applied, ...outcomesOf(inbox, isFirst ? 1 : 0, applied) };
+    const place = placeOf(direct, facts);
+    if (direct !== undefined) facts.splice(place, 0, direct);
+    const applied = applyTo(row, correctedIn(row, posted), facts, rules);
+    return { row, ...applied, ...outcomesOf(inbox, place, applied) };
   });
   const moved = await moveAll(sql, progress);
   const latestOf = new Map(moved.map((row) => [row.id, row]));
@@ -93,16 +93,22 @@ function applyTo(
   };
 }
 
+/** Returns the caller's place among the facts of the inbox, which has its rejections last. */
+function placeOf(direct: PayoutFact | undefined, inbox: readonly PayoutFact[]): number {
+  if (direct?.kind !== 'settled') return direct?.kind === 'accepted' ? 0 : inbox.length;
+  return inbox.findLastIndex(({ kind }) => kind !== 'rejected') + 1;
+}
+
 /**
- * Returns the outcome of each inbox fact. The inbox begins at index `first` of all facts. The outcome
+ * Returns the outcome of each inbox fact. The caller's fact is at index `place` of all facts. The outcome
  * of a fact that moved the payout is the new status.
  */
-function outcomesOf(inbox: readonly InboxRow[], first: number, { outcomes, moves }: Progress) {
+function outcomesOf(inbox: readonly InboxRow[], place: number, { outcomes, moves }: Progress) {
   const isMove = new Set<string>(moves.map(({ status }) => status));
   const movers: Outcome[] = [];
   const others: Outcome[] = [];
   for (const [index, { id }] of inbox.entries()) {
-    const outcome = outcomes[first + index] ?? 'nothing new';
+    const outcome = outcomes[index < place ? index : index + 1] ?? 'nothing new';
     (isMove.has(outcome) ? movers : others).push({ id, outcome });
   }
   return { movers, others };

@@ -453,6 +453,21 @@ describe('facts that contradict each other', () => {
     expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
   });
 
+  it.each([
+    ['a poll', (id: string) => attempt(() => activities().pollRail({ payoutId: id }))],
+    ['a person', (id: string) => execute(inputOf(id, { kind: 'retryNow' }))],
+  ])('release nothing if %s finds the payment before the rejection is read', async (_, look) => {
+    const id = await sent();
+    await park(id, 'settle_by_passed');
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, rejectedReport)]);
+    bank.act(id, 'pays');
+    await look(id);
+    await expectEnd(id, 'settled', settled);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
+    const outcomes = await time.database`select outcome from rail_inbox where payout_id = ${id}`;
+    expect(outcomes).toMatchObject([{ outcome: 'contradiction' }]);
+  });
+
   it('are kept in the order in which the bank names them, however they are joined', async () => {
     const id = await sent();
     const reports = [await settledReport(id), rejectedReport, await settledReport(id, 1n)];
