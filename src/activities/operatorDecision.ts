@@ -2,7 +2,6 @@ import { batchRatesOf } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import type { Entry } from '../domain/ledger.js';
-import { writtenSum } from '../domain/money.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
   type Attention,
@@ -10,11 +9,13 @@ import {
   type FactRules,
   hasConflictingReports,
   isAmountSent,
+  isBookable,
   isInFlight,
   isShortReturn,
   type PayoutFact,
   type PayoutStatus,
   railKey,
+  sentSum,
   statedSum,
   type VoidOutcome,
 } from '../domain/payout.js';
@@ -183,8 +184,13 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   }
   const fact = await factAt(rail, row);
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
-  // If only a small part came back, a person may decide that the payout stays settled.
-  if (fact?.kind === 'returned' && !(isShort && isShortReturn(amountsOf(row), fact, rules))) {
+  const amounts = amountsOf(row);
+  // What is only a small part, or cannot be booked, does not keep a person from deciding that it was paid.
+  if (
+    fact?.kind === 'returned' &&
+    (!isDisputed || isBookable(amounts, fact)) &&
+    !(isShort && isShortReturn(amounts, fact, rules))
+  ) {
     const command = isDisputed ? 'fail to book that' : 'retry to accept that';
     return refused(`The rail reports returned: use ${command}.`);
   }
@@ -193,14 +199,13 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts this: it reports ${fact.kind}.`);
   }
-  if (!isDisputed && fact?.kind === 'settled' && !isAmountSent(amountsOf(row), fact)) {
+  if (!isDisputed && fact?.kind === 'settled' && !isAmountSent(amounts, fact)) {
     return refused(`${anotherAmount(row, fact)} Ask the bank, use retry, then settle.`);
   }
   const at = fact?.kind === 'settled' ? fact.at : undefined;
-  const { receiveMinor, destinationCurrency } = amountsOf(row);
-  return done('Settled on the evidence given.', {
-    fact: { kind: 'settled', amountMinor: receiveMinor, currency: destinationCurrency, at },
-  });
+  const { receiveMinor: amountMinor, destinationCurrency: currency } = amounts;
+  const settled = { kind: 'settled', amountMinor, currency, at } as const;
+  return done('Settled on the evidence given.', { fact: settled });
 }
 
 async function evaluateRelease(
@@ -220,7 +225,9 @@ async function evaluateRelease(
   const known = await factAt(rail, row);
   const isDisputed = hasConflictingReports(row.attentionReason);
   // Conflicting reports move no money by themselves; here a person accepts this one as true.
-  if (known?.kind === 'returned' && isDisputed) return confirmedReturn(row, known);
+  if (known?.kind === 'returned' && isDisputed && isBookable(amountsOf(row), known)) {
+    return confirmedReturn(row, known);
+  }
   if (isShort) {
     const said = known?.kind ?? 'nothing';
     return refused(
@@ -259,8 +266,7 @@ function confirmedReturn(
   row: LockedPayout,
   known: Extract<PayoutFact, { readonly kind: 'returned' }>,
 ): Decision {
-  const { receiveMinor, destinationCurrency } = amountsOf(row);
-  const sent = writtenSum(receiveMinor, destinationCurrency);
+  const sent = sentSum(amountsOf(row));
   return done(
     `Returned; the customer got the net amount back, and the rail returned ${statedSum(known)} of ${sent}.`,
     { fact: { ...known, isConfirmed: true }, expectedStatus: 'returned' },
@@ -268,8 +274,7 @@ function confirmedReturn(
 }
 
 function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0]): string {
-  const { receiveMinor, destinationCurrency } = amountsOf(row);
-  const sent = writtenSum(receiveMinor, destinationCurrency);
+  const sent = sentSum(amountsOf(row));
   return `The rail reports settled with a different amount: ${statedSum(fact)} instead of ${sent}.`;
 }
 

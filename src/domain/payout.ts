@@ -313,9 +313,7 @@ function effectOfReturn(
   fact: Stated & { readonly isConfirmed?: boolean },
   rules: FactRules,
 ): Effect {
-  if (differs(state, fact) || fact.amountMinor > state.receiveMinor) {
-    return mismatch(state, fact, 'returned');
-  }
+  if (!isBookable(state, fact)) return mismatch(state, fact, 'returned');
   const { status } = state;
   const isShort = isShortReturn(state, fact, rules);
   switch (status) {
@@ -361,16 +359,14 @@ export function isAmountSent({ receiveMinor, destinationCurrency }: Sent, fact: 
 }
 
 /** Whether the returned amount is so small that an operator has to decide what the return means. */
-export function isShortReturn(
-  { receiveMinor }: Pick<Sent, 'receiveMinor'>,
-  { amountMinor }: Pick<Stated, 'amountMinor'>,
-  { returnMinimumPercent }: FactRules,
-): boolean {
-  return amountMinor * 100n < receiveMinor * returnMinimumPercent;
+export function isShortReturn(sent: Sent, fact: Stated, rules: FactRules): boolean {
+  return fact.amountMinor * 100n < sent.receiveMinor * rules.returnMinimumPercent;
 }
 
-function differs(state: PayoutState, fact: Stated): boolean {
-  return fact.currency !== state.destinationCurrency || fact.amountMinor <= 0n;
+/** Whether a return can be booked: in the currency that was sent, and of no more than was sent. */
+export function isBookable(sent: Sent, { amountMinor, currency }: Stated): boolean {
+  const isWithin = amountMinor > 0n && amountMinor <= sent.receiveMinor;
+  return isWithin && currency === sent.destinationCurrency;
 }
 
 function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
@@ -387,7 +383,8 @@ export function statedSum({ amountMinor, currency }: Stated): string {
     : `${amountMinor} ${currency} (minor units)`;
 }
 
-function sentSum({ receiveMinor, destinationCurrency }: Sent): string {
+/** Formats the amount that was sent. */
+export function sentSum({ receiveMinor, destinationCurrency }: Sent): string {
   return writtenSum(receiveMinor, destinationCurrency);
 }
 

@@ -583,6 +583,28 @@ describe('facts that contradict each other', () => {
     await expectEnd(id, 'settled', settled);
   });
 
+  it.each([
+    ['more than was sent', { amountMinor: 10n ** 9n, currency: 'EUR' }],
+    ['another currency', { amountMinor: 100n, currency: 'USD' }],
+  ])('can be ended by evidence that it paid if the rail returned %s', async (_, stated) => {
+    const id = await sent();
+    const back = { ...stated, kind: 'returned', code: 'AC04' } as const;
+    await report(id, back);
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'amount_mismatch' });
+    const lookup = async () => [{ ...back, key: id }];
+    const steps = activitiesOn(time.worker, { ...bank.rail(), lookup }, temporal);
+    const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;
+    for (const [command, outcome, detail] of [
+      [release(), 'refused', 'use settle with evidence'],
+      [settle, 'done', 'Settled on the evidence given.'],
+    ] as const) {
+      const input = await inputOf(id, command);
+      const { result } = await attempt(() => steps.executeCommand(input));
+      expect(result).toMatchObject({ outcome, detail: expect.stringContaining(detail) });
+    }
+    await expectEnd(id, 'settled', settled);
+  });
+
   it('still include a short return after the rail reports a settlement', async () => {
     const id = await sent();
     bank.act(id, 'pays');
