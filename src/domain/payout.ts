@@ -182,6 +182,9 @@ export function isDuplicateCode(code: string): boolean {
   return duplicateCodes.has(code);
 }
 
+/** "Order cancelled" (ISO 20022): the code with which a rail refuses a voided key. */
+export const orderCancelled = 'DS02';
+
 /** The properties of a payout that determine the effect of a fact. */
 export type PayoutState = {
   readonly status: PayoutStatus;
@@ -238,7 +241,7 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
     case 'settled':
       return effectOfSettlement(state, fact);
     case 'rejected':
-      return effectOfRejection(state.status, fact.code);
+      return effectOfRejection(state, fact.code);
     case 'returned':
       return effectOfReturn(state, fact, rules);
     case 'voided':
@@ -294,11 +297,13 @@ const lateAgain =
   'The rail settled a payout whose late payment two people have reversed. If it did pay, two people book ' +
   'that with corridor payouts correct.';
 
-function effectOfRejection(status: PayoutStatus, code: string): Effect {
+function effectOfRejection({ status, voidIntent }: PayoutState, code: string): Effect {
   if (isReleased(status)) return nothing;
   if (!isInFlight(status)) {
     return park('contradiction', `The rail rejected (${code}) a payout that is ${status}.`);
   }
+  // The rail reports our void by itself, perhaps before the answer to it is recorded.
+  if (code === orderCancelled && status === 'processing') return move(voidIntent ?? 'failed');
   return isDuplicateCode(code)
     ? park(
         'contradiction',

@@ -126,16 +126,7 @@ function moveTo(status: PayoutStatus, fact: PayoutFact): Move {
 
 /** Returns the stable reason code of a final status: the rail's, or ours if we ended the payout. */
 function reasonOf(status: PayoutStatus, fact: PayoutFact): string | null {
-  switch (fact.kind) {
-    case 'rejected':
-    case 'returned':
-      return fact.code;
-    case 'voided':
-    case 'released':
-    case 'withdrawn':
-      return status === 'canceled' ? 'canceled' : 'released_by_operator';
-    case 'accepted':
-    case 'settled':
-      return null;
-  }
+  if (status === 'canceled') return 'canceled';
+  if (fact.kind === 'rejected' || fact.kind === 'returned') return fact.code;
+  return fact.kind === 'settled' || fact.kind === 'accepted' ? null : 'released_by_operator';
 }

@@ -972,6 +972,16 @@ describe('a void that was started', () => {
     expect(await eventsOf(id)).toEqual(['payout.canceled']);
   });
 
+  it('ends as canceled if the rail reports it as a rejection', async () => {
+    const id = await accepted();
+    await submit(id, { submit: 'dropped' });
+    await expect(execute(inputOf(id, cancel), { void: 'lost' })).rejects.toThrow('broke');
+    await report(id, { kind: 'rejected', code: 'DS02' });
+    await expectEnd(id, 'canceled', released);
+    expect(await rowOf(id)).toMatchObject({ statusReason: 'canceled', attentionReason: null });
+    expect(await eventsOf(id)).toEqual(['payout.canceled']);
+  });
+
   it('ends as canceled if a submission sees the void before the command can write', async () => {
     const id = await accepted();
     await submit(id, { submit: 'dropped' });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { nameOnStatement } from '../../domain/beneficiary.js';
+import { orderCancelled } from '../../domain/payout.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 
@@ -28,9 +29,6 @@ const bankTime = z.iso
   .transform((text) => new Date(text).toISOString())
   .optional()
   .catch(undefined);
-
-/** "Order cancelled" (ISO 20022): the code with which the bank refuses a voided key. */
-const orderCancelled = 'DS02';
 
 export const submitAnswer = z
   .discriminatedUnion('outcome', [
