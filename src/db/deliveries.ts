@@ -254,12 +254,12 @@ const failedOf = (sql: Sql) => sql`
          case when status = 'pending' then retry_at end
     from t join recorded using (event_id, endpoint_id) where status <> 'delivered'`;
 
-/** Returns the time until the endpoint's next attempt is due, or undefined if nothing is pending. */
+/** Returns the time until the next attempt, 0 if the endpoint is disabled; undefined if none is pending. */
 export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<number | undefined> {
   // Reads the first index entry. A minimum together with a count would read all pending deliveries.
   const [row] = await sql<{ inMs: number }[]>`
-    select greatest(0, 1000 * extract(epoch from
-             greatest(d.next_attempt_at, ${pausedUntil(sql)}) - now()))::float8 as in_ms
+    select case when ${isListening(sql)} then greatest(0, 1000 * extract(epoch from
+             greatest(d.next_attempt_at, ${pausedUntil(sql)}) - now())) else 0 end::float8 as in_ms
       from deliveries d join webhook_endpoints w on w.id = d.endpoint_id
      where d.endpoint_id = ${endpointId} and d.status = 'pending'
      order by d.next_attempt_at limit 1`;

@@ -126,7 +126,7 @@ const canceledAtOnce = 50_000;
 
 /**
  * Cancels the pending deliveries of an endpoint if `condition` returns rows. Skips deliveries locked by
- * another transaction, which avoids deadlocks. Those are canceled when they are due.
+ * another transaction, which avoids deadlocks. The endpoint's workflow, which runs next, cancels those.
  */
 export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
   update deliveries set status = 'canceled'

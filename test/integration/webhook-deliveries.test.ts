@@ -492,6 +492,30 @@ describe('an endpoint that changes before its event is committed', () => {
   });
 });
 
+it('an endpoint disabled while a failed attempt is being recorded keeps no delivery until it is due', async () => {
+  const worker = startWorker();
+  const answer = Promise.withResolvers<() => void>();
+  const receiver = await startReceiver(answer.resolve);
+  onTestFinished(() => receiver.close());
+  receiver.answerWith(503);
+  const listener = await openListener(receiver.url);
+  const { accountId, endpointId } = listener;
+  await recordPayout(listener);
+  await makeDue(listener);
+  const run = worker.deliverDue(endpointId);
+  const respond = await answer.promise;
+  // Held as by the statement that records the result.
+  await transaction(test.database, async (sql) => {
+    await sql`select from deliveries where endpoint_id = ${endpointId} for update`;
+    await updateWebhookEndpoint(test.database, accountId, endpointId, { status: 'disabled' });
+  });
+  respond();
+  // The workflow looks again at once, and cancels what the disabling had to skip.
+  expect(await run).toEqual({ nextInMs: 0 });
+  expect(await worker.deliverDue(endpointId)).toEqual({ nextInMs: null });
+  expect(await statusesOf(listener)).toEqual(['canceled']);
+});
+
 it('the queries for waiting deliveries do not read deleted endpoints, however many there are', async () => {
   const url = 'http://127.0.0.1:1/';
   const [listener, other] = [await openListener(url), await openListener(url)];
