@@ -90,8 +90,8 @@ export const findAction = byId<OperatorActionRow>('operator_actions');
 
 /**
  * Returns proposals for these payouts that are not executed yet, by operators who still may make them.
- * Excludes proposals from before a payout was last parked, because their evidence is stale. Corrections
- * are included in any case, because they are evaluated against the ledger.
+ * Excludes proposals from before a payout was last parked, whose evidence is stale, and those for a case
+ * that has ended. Corrections are always included, because they are evaluated against the ledger.
  */
 export async function openProposals(
   sql: Sql,
@@ -101,8 +101,7 @@ export async function openProposals(
     select a.* from operator_actions a join payouts p on p.id = a.subject_id
       join operators o on o.name = a.operator and o.revoked_at is null and o.role >= role_for(a.command)
      where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
-       and (p.attention_at is null or a.created_at >= p.attention_at
-         or a.command ->> 'kind' = 'correct')
+       and (a.created_at >= p.attention_at or a.command ->> 'kind' = 'correct')
        and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
      order by a.created_at, a.id`;
 }

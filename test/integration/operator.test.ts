@@ -130,6 +130,21 @@ describe('operators', () => {
     expect(await unbalancedCurrencies(system.database)).toEqual([]);
   });
 
+  it('are offered no proposal whose case has ended in another way', async () => {
+    const id = await park('simulate: never settle', '4000000');
+    const { action: proposal } = await operate(system, id, 'settle', { evidence: 'MT103 seen' });
+    const until = new Date(Date.now() + 3_600_000).toISOString();
+    expect((await operate(system, id, 'extend', { until })).isCarriedOut).toBe(true);
+    const list = () => listPayouts(called(system, '', { status: 'sent' }));
+    const listed = await shown(list);
+    expect(listed).toContain(`${id}  sent`);
+    expect(listed).not.toContain('waits for approval');
+    expect(await shown(() => showPayout(called(system, id)))).not.toContain('payouts approve');
+    const approved = await operate(system, id, 'approve', { operator: 'barbara', proposal });
+    expect(approved.printed).toContain(`refused: There is no open proposal ${proposal} for ${id}.`);
+    expect((await findPayoutById(system.database, id))?.status).toBe('sent');
+  });
+
   it('must give a reason, and cannot retry a payout that does not need a person', async () => {
     const id = await park('simulate: never settle');
     const retry = { kind: 'retryNow' } as const;
