@@ -72,9 +72,9 @@ export function batchActivities(deps: BatchDeps) {
         };
       }),
 
-    /** Decides an all-or-nothing batch as a unit: every item is debited, or all are refused. */
+    /** Debits all items of an all-or-nothing batch or refuses all. Retries a bug: no item can be parked. */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<void> =>
-      longStep(async () => {
+      withHeartbeat(async () => {
         const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
           decide(sql, deps, batchId, workflowAgeMs),
         );

@@ -12,6 +12,7 @@ import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { wakeChunks } from '../temporal/workflowCalls.js';
+import { attemptsOf } from './payout.js';
 import { printJson, printRows } from './table.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
@@ -20,22 +21,23 @@ export async function listBatches(call: Call): Promise<void> {
   printRows(call, await listOpenBatches(call.database), 'No batch is in progress.', summaryOf);
 }
 
-/** Shows a batch with its counters and the items that wait for an operator. */
+/** Shows a batch with its counters, the steps in progress and the items that wait for an operator. */
 export async function showBatch(call: Call): Promise<void> {
   const id = requiredId('batch', call);
   const batch = existing('batch', id, await findBatchById(call.database, id));
-  const [items, progress] = await Promise.all([
+  const [items, progress, attempts] = await Promise.all([
     countItems(call.database, id),
     progressOfBatch(call.database, id),
+    batch.status === 'processing' ? attemptsOf(call, id) : [],
   ]);
   const waiting = progress.flatMap(({ parked }) => parked);
-  if (call.isJson) return printJson({ ...batch, items, waiting });
+  if (call.isJson) return printJson({ ...batch, items, waiting, attempts });
   console.log(summaryOf(batch));
   for (const status of payoutStatuses) {
-    const counts = items.filter((item) => item.status === status).map((item) => item.count);
-    const count = counts.reduce((sum, next) => sum + next, 0);
+    const count = items.reduce((sum, item) => sum + (item.status === status ? item.count : 0), 0);
     if (count > 0) console.log(`  ${String(count).padStart(6)}  ${status}`);
   }
+  for (const attempt of attempts) console.log(`  ${attempt}`);
   if (waiting.length > 0) console.log('Waiting for an operator, at most ten of each status:');
   for (const item of waiting) console.log(`  corridor payouts show ${item}`);
 }
@@ -88,9 +90,6 @@ async function changeBatch(
 
 function summaryOf({ id, accountId, status, total, open, pausedAt, createdAt }: BatchRow): string {
   const state = status === 'processing' && pausedAt !== null ? 'paused' : status;
-  const lines = [
-    `${id}  ${state}  ${total - open} of ${total} final`,
-    `  ${accountId}, since ${createdAt.toISOString()}`,
-  ];
-  return lines.join('\n');
+  const progress = `${id}  ${state}  ${total - open} of ${total} final`;
+  return `${progress}\n  ${accountId}, since ${createdAt.toISOString()}`;
 }

@@ -31,6 +31,7 @@ type View = Awaited<ReturnType<typeof viewOf>>;
 async function viewOf(call: Call, id: string) {
   const { database } = call;
   const payout = existing('payout', id, await findPayoutById(database, id));
+  const { driver } = payout;
   const [entries, actions, proposals, callbacks, deliveries, batch, attempts] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
@@ -39,9 +40,9 @@ async function viewOf(call: Call, id: string) {
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
     // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
-    isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, payout),
+    isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, driver),
   ]);
-  const workflow = workflowOf(call, payout.driver);
+  const workflow = workflowOf(call, driver);
   const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
   const wait = waitOf(standingOf(payout)) ?? null;
   const isPaused =
@@ -54,11 +55,11 @@ async function viewOf(call: Call, id: string) {
   };
 }
 
-/** Returns the workflow's pending activities, or a line saying that Temporal cannot report them. */
-async function attemptsOf({ withTemporal }: Call, { driver }: PayoutRow) {
+/** Returns a workflow's pending activities, or a line saying that Temporal cannot report them. */
+export async function attemptsOf({ withTemporal }: Call, workflowId: string) {
   try {
     const { pendingActivities } = await import('../temporal/workflowCalls.js');
-    return await withTemporal((temporal) => pendingActivities(temporal, driver));
+    return await withTemporal((temporal) => pendingActivities(temporal, workflowId));
   } catch (error) {
     return [error instanceof Error ? `Attempts unknown: ${error.message}` : String(error)];
   }

@@ -2,7 +2,6 @@ import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/
 import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
 import { awaitsOneDecision } from './batches.js';
 import { type Sql, when } from './client.js';
-
 import { hasUnappliedFacts, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showBatch } from '../../src/cli/batches.js';
+import { eventually } from '../assertions/eventually.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
   type BatchPayer,
@@ -8,6 +10,7 @@ import {
   untilBatch,
 } from '../fixtures/batchPayer.js';
 import { textOf } from '../fixtures/client.js';
+import { called, shown } from '../fixtures/operators.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -145,6 +148,25 @@ describe('a batch of all or nothing', () => {
       'batch_refused',
       'insufficient_funds',
     ]);
+    expect(await payer.balance()).toEqual({ available: 5_000n, held: 0n });
+  });
+
+  it('whose decision fails shows operators why, and can be canceled', async () => {
+    const payer = await openBatchPayer(system, 5_000n);
+    await system.database.unsafe(`
+      create function break_decision() returns trigger language plpgsql as $$
+      begin raise exception 'a bug'; end $$;
+      create trigger breaks before update of outcome on batches
+        for each row when (new.account_id = '${payer.accountId}') execute function break_decision()`);
+    const id = await payer.send([payer.item('one'), payer.item('two')], 'all_or_nothing');
+    const lines = await eventually('the decision has failed', 20_000, async () => {
+      const output = await shown(() => showBatch(called(system, id)));
+      return output.includes('after:') ? output : undefined;
+    });
+    expect(lines).toMatch(/^ {2}decideBatch: attempt \d+, after: a bug/m);
+    // A cancellation does not wait for the bug to be mended.
+    await payer.client(`POST /v1/batches/${id}/cancel`);
+    expect(await untilBatch(payer.client, id)).toMatchObject({ status: 'canceled' });
     expect(await payer.balance()).toEqual({ available: 5_000n, held: 0n });
   });
 });

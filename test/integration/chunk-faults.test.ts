@@ -72,3 +72,20 @@ describe('a bug that affects one payout of a chunk', () => {
     expect(await statusesOf(batchId)).toEqual(['processing', 'canceled', 'canceled']);
   });
 });
+
+describe('a bug in the decision of a whole batch', () => {
+  it('is retried without end, since nothing of the batch could be parked instead', async () => {
+    const { account } = await createTestAccount(test.database, { funds: { USD: 1_000_000n } });
+    const options = { count: 3, mode: 'all_or_nothing' } as const;
+    const batchId = await requestBatch(test.database, account.id, options);
+    await test.database.unsafe(`
+      create function break_outcome() returns trigger language plpgsql as $$
+      begin raise exception 'a bug'; end $$;
+      create trigger breaks before update of outcome on batches
+        for each row when (new.id = '${batchId}') execute function break_outcome()`);
+    const activities = activitiesWith(new QuietRail());
+    const decided = attempt(() => activities.decideBatch({ batchId, workflowAgeMs: 0 }), 1_000);
+    await expect(decided).rejects.toThrow('a bug');
+    await expect(decided).rejects.not.toMatchObject({ nonRetryable: true });
+  });
+});
