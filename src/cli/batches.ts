@@ -44,7 +44,7 @@ export async function showBatch(call: Call): Promise<void> {
 
 /** Stops submitting a batch's items; submitted ones continue. False if the batch is no longer in progress. */
 export async function pause(call: Call): Promise<boolean> {
-  const { batch, isChanged } = await changeBatch(signedCall(call), 'pause', pauseBatch);
+  const { batch, isChanged } = await changeBatch(call, 'pause', pauseBatch);
   console.log(
     isChanged
       ? 'paused: No more payouts are sent to the rail until the batch is resumed.'
@@ -55,32 +55,20 @@ export async function pause(call: Call): Promise<boolean> {
 
 /** Resumes a paused batch at once. False if it was not paused. */
 export async function resume(call: Call): Promise<boolean> {
-  const signed = signedCall(call);
-  return call.withTemporal(async (temporal) => {
-    const { batch, isChanged } = await changeBatch(signed, 'resume', resumeBatch);
-    if (!isChanged) {
-      console.log('refused: The batch is not paused.');
-      return false;
-    }
-    const { length: n } = await wakeChunks(temporal, await chunksOf(call.database, batch.id));
-    const late = n === 0 ? '' : ` ${n} ${n === 1 ? 'chunk' : 'chunks'} will resume later.`;
-    console.log(`resumed: The batch continues.${late}`);
-    return true;
-  });
-}
-
-function signedCall(call: Call) {
-  return { ...call, id: requiredId('batch', call), signature: signatureOf(call) };
+  const { batch, isChanged } = await changeBatch(call, 'resume', resumeBatch);
+  console.log(isChanged ? 'resumed: The batch continues.' : 'refused: The batch is not paused.');
+  if (!isChanged) return false;
+  // Even if Temporal does not answer: the chunks are due, so the sweep wakes them within seconds.
+  const chunks = await chunksOf(call.database, batch.id);
+  await call.withTemporal((temporal) => wakeChunks(temporal, chunks));
+  return true;
 }
 
 /** Changes a batch and records the command in the same transaction. */
-async function changeBatch(
-  { database, id, signature }: ReturnType<typeof signedCall>,
-  verb: string,
-  change: typeof pauseBatch,
-) {
-  const batch = existing('batch', id, await findBatchById(database, id));
-  const isChanged = await transaction(database, async (sql) => {
+async function changeBatch(call: Call, verb: string, change: typeof pauseBatch) {
+  const [id, signature] = [requiredId('batch', call), signatureOf(call)];
+  const batch = existing('batch', id, await findBatchById(call.database, id));
+  const isChanged = await transaction(call.database, async (sql) => {
     if (!(await change(sql, id))) return false;
     await recordCommand(sql, signature, id, { kind: `batches ${verb}` });
     return true;

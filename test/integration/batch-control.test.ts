@@ -7,10 +7,12 @@ import {
   expect,
   it,
   type MockInstance,
+  onTestFinished,
   vi,
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
+import { connectDatabase, exactlyOne } from '../../src/db/client.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
@@ -26,6 +28,7 @@ import {
   wakeBatch,
 } from '../fixtures/batchPayer.js';
 import { textOf } from '../fixtures/client.js';
+import { absentTemporal } from '../fixtures/interleaving.js';
 import { called, command, operate } from '../fixtures/operators.js';
 import { rowOf, untilParked } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -84,6 +87,32 @@ describe('a paused batch', () => {
     expect(await untilBatch(payer.client, id)).toMatchObject({ paused: false });
     expect(await heardOf(id)).toBe(1_200);
     expect(await payer.events()).toMatchObject({ 'payout.settled': 1_200, 'batch.completed': 1 });
+  });
+
+  it('that is resumed while Temporal is away goes on when the sweep comes', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const id = await sendPaused(system, payer, [payer.item('plain')]);
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 1);
+    await untilAtRest(system, id);
+    const { operator } = system.urls;
+    const login = connectDatabase({ url: operator, poolSize: 1, applicationName: 'test' });
+    onTestFinished(() => login.end());
+    expect(await resume(called({ database: login, temporal: absentTemporal() }, id))).toBe(true);
+    const [chunk] = await system.database<{ isDue: boolean }[]>`
+      select wake_at < now() + interval '6 seconds' as is_due from batch_chunks where batch_id = ${id}`;
+    expect(chunk).toEqual({ isDue: true });
+    await untilBatch(payer.client, id);
+  });
+
+  it('that is over can no longer be resumed', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const id = await payer.send([payer.item('simulate: never settle')]);
+    await untilRows(system, id, ([row]) => row?.status === 'sent');
+    expect(await pause(called(system, id))).toBe(true);
+    const row = exactlyOne((await rowsOf(system, id))[0]);
+    await callBack(system, [newsOf(row, { type: 'settled' })]);
+    await untilBatch(payer.client, id);
+    expect(await resume(called(system, id))).toBe(false);
   });
 
   it('finishes the submissions that had begun', async () => {
