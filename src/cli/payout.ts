@@ -3,6 +3,8 @@ import { entriesOf } from '../db/ledger.js';
 import { listActions, type OperatorActionRow, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow } from '../db/payouts.js';
+import { correctionOf } from '../domain/correction.js';
+import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
 import { isFinal, railKey, statedSum, statusHistory } from '../domain/payout.js';
@@ -18,6 +20,13 @@ export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): read
   return offersOf(standingOf(row), inSuspense !== 0n);
 }
 
+/** Whether a proposal could still be executed: the books may have changed since it was made. */
+function isOpen({ command }: OperatorActionRow, row: PayoutRow, entries: readonly PostedEntry[]) {
+  if (command.kind !== 'correct' || row.sourceMinor === null) return true;
+  const amounts = { ...row, rate: parseRate(row.rate) };
+  return typeof correctionOf(command.correction, amounts, entries) !== 'string';
+}
+
 /** Shows a payout with its full history, what it waits for and which commands would be accepted. */
 export async function showPayout(call: Call): Promise<void> {
   const id = requiredId('payout', call);
@@ -31,7 +40,7 @@ type View = Awaited<ReturnType<typeof viewOf>>;
 async function viewOf(call: Call, id: string) {
   const { database } = call;
   const payout = existing('payout', id, await findPayoutById(database, id));
-  const { driver } = payout;
+  const { driver, status, attentionReason, submitStartedAt } = payout;
   const [entries, actions, proposals, callbacks, deliveries, batch, attempts] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
@@ -40,17 +49,18 @@ async function viewOf(call: Call, id: string) {
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
     // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
-    isFinal(payout.status) && payout.attentionReason === null ? [] : attemptsOf(call, driver),
+    isFinal(status) && attentionReason === null ? [] : attemptsOf(call, driver),
   ]);
-  const workflow = workflowOf(call, driver);
-  const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
+  const ui = call.temporalUi;
+  const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
+  const open = proposals.filter((one) => isOpen(one, payout, entries));
+  const approvals = open.map((one) => approvalOf(id, one.id, one.operator));
   const wait = waitOf(standingOf(payout)) ?? null;
-  const isPaused =
-    batch !== undefined && batch.pausedAt !== null && payout.submitStartedAt === null;
+  const isUnsent = status === 'processing' && attentionReason === null && submitStartedAt === null;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
   return {
     ...{ payout, entries, actions, callbacks, deliveries, attempts, workflow },
-    wait: isPaused && wait !== null ? paused : wait,
+    wait: isUnsent && (batch?.pausedAt ?? null) !== null ? paused : wait,
     accepted: [...offersNow(payout, entries), ...approvals],
   };
 }
@@ -63,12 +73,6 @@ export async function attemptsOf({ withTemporal }: Call, workflowId: string) {
   } catch (error) {
     return [error instanceof Error ? `Attempts unknown: ${error.message}` : String(error)];
   }
-}
-
-function workflowOf({ temporalUi }: Call, driver: string): string {
-  return temporalUi === undefined
-    ? driver
-    : `${temporalUi}/workflows/${encodeURIComponent(driver)}`;
 }
 
 /** Returns the command with which another operator approves a proposal. */

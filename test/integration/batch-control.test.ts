@@ -12,6 +12,7 @@ import {
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
+import { showPayout } from '../../src/cli/payout.js';
 import { connectDatabase, exactlyOne } from '../../src/db/client.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
@@ -29,7 +30,7 @@ import {
 } from '../fixtures/batchPayer.js';
 import { textOf } from '../fixtures/client.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
-import { called, command, operate } from '../fixtures/operators.js';
+import { called, command, operate, shown } from '../fixtures/operators.js';
 import { rowOf, untilParked } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -102,6 +103,22 @@ describe('a paused batch', () => {
       select wake_at < now() + interval '6 seconds' as is_due from batch_chunks where batch_id = ${id}`;
     expect(chunk).toEqual({ isDue: true });
     await untilBatch(payer.client, id);
+  });
+
+  it('is not named as what a parked item waits for', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const items = ['disputed', 'plain'].map((name) => payer.item(name));
+    const id = await sendPaused(system, payer, items);
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 2);
+    const [first, second] = await rowsOf(system, id);
+    const disputed = exactlyOne(first);
+    await callBack(system, [newsOf(disputed, { type: 'settled', amount: '1' })]);
+    await untilParked(system, disputed.id);
+    const shownOf = (payoutId = '') => shown(() => showPayout(called(system, payoutId)));
+    expect(await shownOf(second?.id)).toContain('Its batch is paused.');
+    const output = await shownOf(disputed.id);
+    expect(output).toContain('The rail reports another amount or currency than was sent.');
+    expect(output).not.toContain('Its batch is paused.');
   });
 
   it('that is over can no longer be resumed', async () => {

@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showPayout } from '../../src/cli/payout.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, type Postings, postingsOf } from '../assertions/postings.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
-import { approve, byTwo, command, operate } from '../fixtures/operators.js';
+import { approve, byTwo, called, command, operate, shown } from '../fixtures/operators.js';
 import { openPayer, type Payer, rowOf, untilParked, wake } from '../fixtures/payer.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -189,6 +190,18 @@ describe('money in suspense', () => {
     expect(await breaksOf(id, { debit: receiveMinor, credit: [receiveMinor - 150n] })).toEqual([]);
     const again = await operate(cli, id, 'clear-suspense', { charge: 'house' });
     expect(again.printed).toContain('nothing to book');
+  });
+
+  it('that two operators propose to clear is cleared once, and the other proposal is not offered', async () => {
+    const { id } = await paidAfterRelease();
+    const first = await operate(cli, id, 'clear-suspense', { charge: 'house' });
+    const second = await operate(cli, id, 'clear-suspense', { charge: 'customer' });
+    const offered = await shown(() => showPayout(called(cli, id)));
+    expect(offered).toContain(`--proposal ${first.action}`);
+    expect(offered).toContain(`--proposal ${second.action}`);
+    expect((await approve(cli, id, first.action)).isCarriedOut).toBe(true);
+    expect(await shown(() => showPayout(called(cli, id)))).not.toContain('payouts approve');
+    expect((await approve(cli, id, second.action)).isCarriedOut).toBe(false);
   });
 
   it('can be charged to a customer who has the money, as if it had settled', async () => {
