@@ -174,19 +174,17 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
 }
 
 /** Returns retries of payouts that, since the retry was accepted, may have been paid after all. */
-async function repeatsOfPaid(
-  sql: Sql,
-  begun: readonly Submission[],
-): Promise<readonly Submitted[]> {
+async function repeatsOfPaid(sql: Sql, begun: readonly Submission[]): Promise<Submitted[]> {
   const doubtful: Submitted[] = [];
-  for (const { id, accountId, retryOf } of begun) {
+  for (const { id, accountId, retryOf, wasSubmitted } of begun) {
     const retried = retryOf === null ? undefined : await findRetried(sql, accountId, retryOf);
-    if (retried?.mayBePaid === true) doubtful.push({ id, unrecoverable: repeatsPaid });
+    const unrecoverable = `${repeatsPaid} ${wasSubmitted ? 'not sent again' : 'not sent'}.`;
+    if (retried?.mayBePaid === true) doubtful.push({ id, unrecoverable });
   }
   return doubtful;
 }
 
-const repeatsPaid = 'The payout that it retries may have been paid in the meantime: not sent.';
+const repeatsPaid = 'The payout that it retries may have been paid in the meantime:';
 
 /**
  * Cancels payouts that are withheld because their batch was canceled. The workflow that should have

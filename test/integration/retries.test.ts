@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { storeStatement } from '../../src/db/statements.js';
 import { type ApiAnswer, type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
-import { openPayer, type Payer, rowOf } from '../fixtures/payer.js';
+import { openPayer, type Payer, rowOf, untilParked, untilSubmitted } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -119,6 +119,16 @@ describe('a payout that retries another one', () => {
     // Nor by a retry of the retry.
     const next = await retry(textOf(answer, 'id'));
     expect(next).toMatchObject(refused(`The bank may have paid ${textOf(answer, 'id')}`));
+  });
+
+  it('is not sent again if the first one may have been paid since, and the operator reads that it was sent', async () => {
+    const first = await failed();
+    const id = textOf(await retry(first, { reference: 'simulate: timeout then nothing' }), 'id');
+    await untilSubmitted(system, id);
+    await storePaid(first);
+    const { attentionReason, attentionDetail } = await untilParked(system, id);
+    expect(attentionReason).toBe('outcome_unknown');
+    expect(attentionDetail).toMatch(/may have been paid in the meantime: not sent again\.$/);
   });
 
   it('is refused if the bank’s statement shows the first one as paid, unless the money is back', async () => {
