@@ -324,16 +324,10 @@ export async function pauseBatch(sql: Sql, id: string): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Resumes a paused batch and makes its chunks due, in case their workflows cannot be signaled. */
+/** Resumes a paused batch. Its chunks become due, in case their workflows cannot be signaled. */
 export async function resumeBatch(sql: Sql, id: string): Promise<boolean> {
   const rows = await sql`
-    with resumed as (
-      update batches set paused_at = null
-       where id = ${id} and paused_at is not null and status = 'processing' returning id
-    ), due as (
-      update batch_chunks set wake_at = ${wakeAfter(sql, 'step')}
-       where batch_id in (select id from resumed) and wake_at is not null
-    )
-    select from resumed`;
+    update batches set paused_at = null
+     where id = ${id} and paused_at is not null and status = 'processing' returning id`;
   return rows.length > 0;
 }

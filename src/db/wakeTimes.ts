@@ -2,7 +2,7 @@ import type { Sql } from './client.js';
 
 /**
  * Times after which the sweep wakes a payout or chunk that has not moved. Every `wake_at` that is not null
- * comes from here. The sweep runs every five seconds, so work whose workflow could not be started or signaled
+ * comes from here, or is that of `step` in a function of the database. The sweep runs every five seconds, so work whose workflow could not be started or signaled
  * continues at most ten seconds after everything works again. Workflows that run continue by themselves: the
  * longer times, and the lease of a chunk (activities/chunk.ts), matter only if Temporal has lost them.
  */

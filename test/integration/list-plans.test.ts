@@ -80,13 +80,16 @@ async function fillDeliveries({ database }: TestDatabase): Promise<void> {
   await database`analyze webhook_endpoints, deliveries, delivery_groups`;
 }
 
-/** Adds a refused command to each of 200,000 payouts, and an open proposal to the newest of them. */
+/** Adds a refused command to each of 200,000 payouts, and a proposed correction to the newest of them. */
 async function fillActions({ database }: TestDatabase): Promise<void> {
+  const correction = { kind: 'clearSuspense', charge: 'house' };
   await withoutTimeouts(database, async (sql) => {
     await sql`select set_config('session_replication_role', 'replica', true)`;
     await sql`
       insert into operator_actions (id, subject_id, actor_kind, operator, reason, command, outcome, detail)
-      select 'op_' || substr(id, 4), id, 'operator', 'grace', 'a test', '{"kind": "retryNow"}',
+      select 'op_' || substr(id, 4), id, 'operator', 'grace', 'a test',
+             case when id = ${settledId} then ${sql.json({ kind: 'correct', correction })}
+                  else '{"kind": "retryNow"}' end,
              case when id = ${settledId} then 'proposed' else 'refused' end, ''
         from payouts where account_id = 'acc_0' and status = 'settled'
        order by id = ${settledId} desc, requested_at limit 200000`;
