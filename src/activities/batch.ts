@@ -63,12 +63,13 @@ export function batchActivities(deps: BatchDeps) {
       withHeartbeat(async () => {
         const batch = await existingBatch(database, batchId);
         const items = await progressOfBatch(database, batchId);
+        const sums = await countItems(database, batchId);
         return {
           chunks: chunkCountOf(batch.total),
           mode: batch.mode,
           isOver: batch.status !== 'processing',
           isUndecided: items.some(({ undecided }) => undecided > 0),
-          progress: `${progressText(batch, items)}. ${sumsText(await countItems(database, batchId))}`,
+          progress: `${progressText(batch, items)}. ${sumsText(sums)}`,
         };
       }),
 

@@ -68,7 +68,8 @@ export function chunkActivities(deps: ChunkDeps) {
       withHeartbeat(async () => {
         await leaseChunk(database, chunk, leaseMs);
         const ids = await itemsOf(database, chunk, ['sent']);
-        const facts = await factsOf(deps, await readPayouts(database, chunkDriver(chunk), ids));
+        const rows = await readPayouts(database, chunkDriver(chunk), ids);
+        const facts = await factsOf(deps, rows);
         await failAfterAttempts(applyInGroups(deps, chunk, [...facts.keys()], facts));
         return countChunk(database, chunk);
       }),
@@ -85,8 +86,9 @@ export function chunkActivities(deps: ChunkDeps) {
     /** Hands payouts that need an operator, and those of the scope, over to their own workflows. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
       withHeartbeat(async () => {
+        const handed = await handOverItems(database, chunk, scope);
         // Payouts that could not be woken stay due for the sweep.
-        await wakePayouts(temporal, await handOverItems(database, chunk, scope));
+        await wakePayouts(temporal, handed);
         return countChunk(database, chunk);
       }),
   };

@@ -60,9 +60,8 @@ export function quotedRate(mid: Rate, spreadBasisPoints: number): Rate {
   return mid.times(kept).prec(quotedDigits, Big.roundDown);
 }
 
-/** Returns the rate between minor units, for an amount of zero or more, as an exact fraction of integers. */
-function minorRatio(minor: bigint, source: string, destination: string, rate: Rate) {
-  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
+/** Returns the rate between minor units of two currencies as an exact fraction of integers. */
+function minorRatio(source: string, destination: string, rate: Rate) {
   const [whole = '', fraction = ''] = rate.toFixed().split('.');
   return {
     numerator: BigInt(whole + fraction) * 10n ** BigInt(digitsOf(destination)),
@@ -80,7 +79,8 @@ export function convertFloor(
   destination: string,
   rate: Rate,
 ): bigint {
-  const { numerator, denominator } = minorRatio(minor, source, destination, rate);
+  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
+  const { numerator, denominator } = minorRatio(source, destination, rate);
   return (minor * numerator) / denominator;
 }
 
@@ -94,6 +94,7 @@ export function convertBackUp(
   destination: string,
   rate: Rate,
 ): bigint {
-  const { numerator, denominator } = minorRatio(minor, source, destination, rate);
+  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
+  const { numerator, denominator } = minorRatio(source, destination, rate);
   return divideUp(minor * denominator, numerator);
 }

@@ -46,7 +46,12 @@ import { createRails } from '../../src/rails/registry.js';
 import { openPlanReader, type PlanReader } from '../assertions/plans.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { usualFactRules } from '../fixtures/factRules.js';
-import { analyze, createDatabaseOfAMillion, fillPayouts } from '../fixtures/payoutFill.js';
+import {
+  analyze,
+  createDatabaseOfAMillion,
+  disableAutovacuum,
+  fillPayouts,
+} from '../fixtures/payoutFill.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs } from '../fixtures/requestPayout.js';
 import { createTestDatabase, type TestDatabase, withoutTimeouts } from '../servers/database.js';
@@ -91,12 +96,7 @@ const beside = `
 /** A database with a tenth as many payouts, and no planner statistics. */
 async function createWithoutStatistics(): Promise<TestDatabase> {
   const test = await createTestDatabase();
-  const { database } = test;
-  const tables = await database<{ name: string }[]>`
-    select quote_ident(tablename) as name from pg_tables where schemaname = 'public'`;
-  for (const { name } of tables) {
-    await database.unsafe(`alter table ${name} set (autovacuum_enabled = false)`);
-  }
+  await disableAutovacuum(test);
   await fillPayouts(test, 100_000);
   return test;
 }

@@ -4,7 +4,7 @@ import { sweepIfLate } from '../../src/activities/maintenance.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import { textOf, untilStatus } from '../fixtures/client.js';
-import { addPayouts, analyze } from '../fixtures/payoutFill.js';
+import { addPayouts, analyze, disableAutovacuum } from '../fixtures/payoutFill.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -18,13 +18,9 @@ let stored: string;
 
 beforeAll(async () => {
   [system, receiver] = await Promise.all([startSystem(), startReceiver()]);
-  const { client, database } = system;
+  const { client } = system;
   // New statistics would make every connection plan anew.
-  const tables = await database<{ name: string }[]>`
-    select quote_ident(tablename) as name from pg_tables where schemaname = 'public'`;
-  for (const { name } of tables) {
-    await database.unsafe(`alter table ${name} set (autovacuum_enabled = false)`);
-  }
+  await disableAutovacuum(system);
   stored = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
   await client('POST /v1/webhook_endpoints', {
     form: { url: receiver.url, 'events[]': 'payout.settled' },
