@@ -3,7 +3,6 @@ import {
   condition,
   defineSignal,
   defineUpdate,
-  proxyActivities,
   proxyLocalActivities,
   setHandler,
 } from '@temporalio/workflow';
@@ -19,23 +18,16 @@ export async function answering() {
 
 export async function empty() {}
 
-const local = proxyLocalActivities({ startToCloseTimeout: 2_000 });
-const { submit } = proxyActivities({ startToCloseTimeout: 10_000 });
+const { step } = proxyLocalActivities({ startToCloseTimeout: 2_000 });
 
-/**
- * Makes the same use of Temporal as a payout, with empty activities: an update that waits for a local
- * activity, an activity, a signal and another local activity.
- */
+/** Makes the same use of Temporal as a payout, with empty activities: two local ones, a signal and a third. */
 export async function payoutShaped() {
-  let isDecided = false;
   let isSignaled = false;
-  setHandler(defineUpdate('accept'), () => condition(() => isDecided));
   setHandler(defineSignal('railUpdate'), () => {
     isSignaled = true;
   });
-  await local.step();
-  isDecided = true;
-  await submit();
-  await condition(() => isSignaled);
-  await local.step();
+  await step();
+  await step();
+  await condition(() => isSignaled, 60_000);
+  await step();
 }

@@ -12,7 +12,7 @@ const inputs = {
   'a-day': [1_000_000, 'payouts a day, of both kinds'],
   ...costs,
   'batch-ms': [0.94, 'CPU of all parts for a payout of a batch (docs/performance.md)'],
-  transitions: [10, 'state transitions of a single payout in Temporal (docs/performance.md)'],
+  transitions: [6, 'state transitions of a single payout in Temporal (docs/performance.md)'],
   shards: [512, 'history shards of Temporal (deploy/temporal/server.yaml)'],
   'kept-bytes': [5_090, 'rows and indexes that a payout leaves for ever (docs/operations.md)'],
   'retained-bytes': [273, 'its deliveries, kept for 30 days (docs/operations.md)'],
@@ -46,7 +46,7 @@ const counts = {
 // At least two, so that each can be replaced.
 const temporalServers = Math.max(2, Math.ceil(parts.Temporal / of['machine-cores']));
 const connections =
-  120 * temporalServers + 24 * counts.API + 16 * counts.worker + 4 * counts.batches;
+  120 * temporalServers + 25 * counts.API + 16 * counts.worker + 4 * counts.batches;
 const yearBytes = of['a-day'] * (365 * of['kept-bytes'] + 30 * of['retained-bytes']);
 const singleMs = of['api-ms'] + of['worker-ms'] + of['postgres-ms'] + of['temporal-ms'];
 // The retention schedule deletes for up to 20 seconds an hour.

@@ -12,7 +12,7 @@ const worker = await Worker.create({
   taskQueue: TASK_QUEUE,
   workflowsPath: fileURLToPath(new URL(WORKFLOWS, import.meta.url)),
   // For the bare workflow `payoutShaped`.
-  activities: { step: async () => undefined, submit: async () => undefined },
+  activities: { step: async () => undefined },
   // The product's settings; see src/worker/workers.ts.
   maxCachedWorkflows: 2_000,
   maxConcurrentWorkflowTaskExecutions: 100,

@@ -76,6 +76,8 @@ const heartbeatIntervalMs = 1_000;
  */
 export async function withHeartbeat<T>(work: () => Promise<T>): Promise<T> {
   const context = Context.current();
+  // A local activity ends with its workflow task and has no heartbeat timeout.
+  if (context.info.isLocal) return work();
   const timer = setInterval(() => context.heartbeat(), heartbeatIntervalMs);
   try {
     return await work();

@@ -38,6 +38,12 @@ const pollMarginMs = 3 * wakeMarginMs;
  */
 const callsOfAccount = 16;
 
+/**
+ * Maximum concurrent submissions in workflow tasks, a third of the tasks that a worker runs at once. Those
+ * beyond it wait for a slow rail as regular activities, and decisions of other payouts do not wait at all.
+ */
+export const localSubmissions = 32;
+
 /** Longest pause before a call over that limit is retried: as for a submission without an answer. */
 const longestPauseMs = 5 * 60_000;
 
@@ -45,14 +51,16 @@ const longestPauseMs = 5 * 60_000;
 export function railActivities(deps: RailDeps) {
   const { database, rails, factRules, deliverer } = deps;
   const limit = createKeyedLimit(callsOfAccount, 0);
-  /** Calls a rail. At the account's limit, postpones the call instead. */
+  const local = createKeyedLimit(localSubmissions, 0);
+  /** Calls a rail. At the account's limit, or that of all workflow tasks, postpones the call instead. */
   async function withinLimit<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
-    const done = limit(accountId, call);
+    const { isLocal } = Context.current().info;
+    const done = isLocal ? local('all', call) : limit(accountId, call);
     if (done !== undefined) return done;
     // With jitter: retried all together, most calls would exceed the limit again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());
     await postponeWake(database, id, pauseMs + wakeMarginMs);
-    throw retryLater('The account has reached its limit of concurrent rail calls.', pauseMs);
+    throw retryLater('The limit of concurrent rail calls has been reached.', pauseMs);
   }
   return {
     /**

@@ -17,6 +17,7 @@ import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
 import { createBacklog } from './backlog.js';
 import { trustProxies } from './clientAddress.js';
+import { createDecisionWaits } from './decisionWaits.js';
 import { createFeedWaits } from './feedWaits.js';
 import { createHttpServer } from './httpServer.js';
 import { createLimiter } from './rateLimit.js';
@@ -51,6 +52,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
     database,
     lists,
     feedWaits,
+    decisionWaits: createDecisionWaits(database, log),
     temporal,
     rails,
     log,

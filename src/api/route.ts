@@ -17,6 +17,7 @@ import type { KeyedLimit } from '../keyedLimit.js';
 import type { CallbackReaders } from '../rails/registry.js';
 import type { UrlPolicy } from '../webhooks/guard.js';
 import type { TrustedProxies } from './clientAddress.js';
+import type { DecisionWaits } from './decisionWaits.js';
 import { type Decoded, type DecodedObject, maxProblems, paramName } from './decoded.js';
 import type { FeedWaits } from './feedWaits.js';
 import { nearestName } from './nearestName.js';
@@ -43,6 +44,7 @@ export type ApiDeps = {
   readonly limiter: Limiter;
   readonly proxies: TrustedProxies;
   readonly feedWaits: FeedWaits;
+  readonly decisionWaits: DecisionWaits;
   /** Limits how many database connections the requests of one account use at a time. */
   readonly writes: KeyedLimit;
 };

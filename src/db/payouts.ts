@@ -244,6 +244,14 @@ export async function recordAcceptances(
      where p.id = t.id`;
 }
 
+/** The channel on which decisions are announced, each with the ID of its payout. */
+export const decisionChannel = 'payout_decided';
+
+/** Announces the decision of a payout when the transaction commits, to the request that waits for it. */
+export async function notifyDecision(sql: Sql, id: string): Promise<void> {
+  await sql`select pg_notify(${decisionChannel}, ${id})`;
+}
+
 export type RefusedPayout = { readonly id: string; readonly refusal: Refusal };
 
 /** Fails payouts that were refused before anything was debited. */

@@ -60,8 +60,12 @@ export function quotedRate(mid: Rate, spreadBasisPoints: number): Rate {
   return mid.times(kept).prec(quotedDigits, Big.roundDown);
 }
 
-/** Returns the rate between minor units of two currencies as an exact fraction of integers. */
-function minorRatio(source: string, destination: string, rate: Rate) {
+/**
+ * Returns the rate between minor units of two currencies as an exact fraction of integers, for an amount.
+ * Throws if the amount is negative.
+ */
+function ratioFor(minor: bigint, source: string, destination: string, rate: Rate) {
+  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
   const [whole = '', fraction = ''] = rate.toFixed().split('.');
   return {
     numerator: BigInt(whole + fraction) * 10n ** BigInt(digitsOf(destination)),
@@ -79,8 +83,7 @@ export function convertFloor(
   destination: string,
   rate: Rate,
 ): bigint {
-  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
-  const { numerator, denominator } = minorRatio(source, destination, rate);
+  const { numerator, denominator } = ratioFor(minor, source, destination, rate);
   return (minor * numerator) / denominator;
 }
 
@@ -94,7 +97,6 @@ export function convertBackUp(
   destination: string,
   rate: Rate,
 ): bigint {
-  if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
-  const { numerator, denominator } = minorRatio(source, destination, rate);
+  const { numerator, denominator } = ratioFor(minor, source, destination, rate);
   return divideUp(minor * denominator, numerator);
 }

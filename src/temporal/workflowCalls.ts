@@ -19,7 +19,6 @@ import type { OperatorResult } from '../domain/operator.js';
 import type { WakeablePayout } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
 import {
-  acceptUpdate,
   type BatchInput,
   cancelBatchUpdate,
   deliverSignal,
@@ -106,22 +105,11 @@ function attributesOf(payout: WakeablePayout): SearchAttributePair[] {
 }
 
 /**
- * Starts the payout's workflow and waits for its decision, for `limitMs` at most. A repeated call for
- * the same payout joins the same run. Any Temporal error may be thrown; only the row tells what
- * became of the payout.
+ * Starts the payout's workflow, which decides it first. Has no effect if it is running. Any Temporal error
+ * may be thrown, after `limitMs` at most; only the row tells what became of the payout.
  */
-export async function startAndAwaitDecision(
-  client: Client,
-  payout: WakeablePayout,
-  limitMs: number,
-): Promise<void> {
-  const startWorkflowOperation = new WithStartWorkflowOperation('payout', startOptions(payout));
-  await within(client, limitMs, () =>
-    client.workflow.executeUpdateWithStart(acceptUpdate, {
-      updateId: 'accept',
-      startWorkflowOperation,
-    }),
-  );
+export function startPayout(client: Client, payout: WakeablePayout, limitMs: number) {
+  return within(client, limitMs, () => client.workflow.start('payout', startOptions(payout)));
 }
 
 /**

@@ -3,6 +3,7 @@ import type { NativeConnection } from '@temporalio/worker';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import { retrySoonAfterOutage } from '../activities/failure.js';
 import type { Activities } from '../activities/index.js';
+import { localSubmissions } from '../activities/rail.js';
 import { taskQueues } from '../workflows/messages.js';
 
 export type LaneOptions = {
@@ -94,7 +95,7 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
       // Open payouts wait in the cache; an evicted one is replayed when its next task arrives.
       maxCachedWorkflows: 2_000,
       maxConcurrentWorkflowTaskExecutions: 100,
-      maxConcurrentLocalActivityExecutions: poolSize,
+      maxConcurrentLocalActivityExecutions: poolSize + localSubmissions,
       maxConcurrentActivityTaskExecutions: poolSize,
     }),
     Worker.create({

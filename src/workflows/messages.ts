@@ -1,7 +1,6 @@
 import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
 import type { OperatorResult } from '../domain/operator.js';
-import type { PayoutStatus } from '../domain/payout.js';
 
 /**
  * The contract between the workflows and their callers: names, inputs and messages. The only
@@ -25,9 +24,6 @@ export type PayoutInput = { readonly payoutId: string };
 export type BatchInput = { readonly batchId: string };
 export type WebhookDeliveryInput = { readonly endpointId: string };
 export type WebhookProbeInput = { readonly probeId: string; readonly accountId: string };
-
-/** Waits until the payout is accepted or refused, which the main function decides. */
-export const acceptUpdate = defineUpdate<PayoutStatus>('accept');
 
 /**
  * An operator's command: the id of a request that the command line has stored. Free text stays in

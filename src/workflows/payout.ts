@@ -25,8 +25,8 @@ import {
 } from '../domain/payout.js';
 import { detailsOf } from '../domain/standing.js';
 import { type Command, receiveCommands } from './commands.js';
-import { acceptUpdate, type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import { isTooLong, ledgerStep, operation, railPoll, railSubmit } from './proxies.js';
+import { type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
+import { isTooLong, ledgerStep, localSubmit, operation, railPoll, railSubmit } from './proxies.js';
 
 /** How long to wait for a callback before polling. A rail that calls back does so within seconds. */
 const callbackPatienceMs = 60_000;
@@ -70,9 +70,6 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     },
     { description: 'Look at the row and the inbox again; carries no data.' },
   );
-  setHandler(acceptUpdate, () => untilDecided(run), {
-    description: 'Waits until the payout is accepted or refused, and answers its status.',
-  });
   receiveCommands(run.commands);
   setCurrentDetails('Requested. The service decides next whether to accept it.');
   await CancellationScope.nonCancellable(async () => {
@@ -92,13 +89,6 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
 const finished = 'The payout has just come to its end. Look at it again.';
 const elsewhere =
   'The payout is still to be decided in its batch. Send the command again when it is.';
-
-async function untilDecided(run: PayoutRun): Promise<PayoutStatus> {
-  await CancellationScope.nonCancellable(() =>
-    condition(() => run.snapshot !== undefined || run.isSuperseded),
-  );
-  return run.snapshot?.status ?? 'pending';
-}
 
 /** Signals the item's batch to read its progress. Has no effect if the batch's workflow is not running. */
 async function signalBatch({ isSuperseded }: PayoutRun): Promise<void> {
@@ -207,16 +197,19 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
 }
 
 /**
- * Submits the payout to the rail. Retries may be minutes apart, so signals are handled meanwhile: after
- * a call that timed out, a callback settles the payout without waiting for the lookup.
+ * Submits the payout to the rail: once in the workflow task that has decided it, because most rails answer
+ * at once, and without an answer as a regular activity, which looks the order up first. Its retries may be
+ * minutes apart, so signals are handled meanwhile: after a call that timed out, a callback settles the
+ * payout without waiting for the lookup.
  */
 async function submit(run: PayoutRun): Promise<void> {
   // From here on the bank may have the order, even if its answer is lost.
   if (run.snapshot !== undefined) show({ ...run.snapshot, isSubmitted: true });
+  const input = driven(run);
   const scope = new CancellationScope();
   let answer: readonly PayoutSnapshot[] | undefined;
   const submission = scope
-    .run(() => railSubmit.submitPayouts(driven(run)))
+    .run(() => localSubmit.submitPayouts(input).catch(() => railSubmit.submitPayouts(input)))
     .then((snapshots) => {
       answer = snapshots;
     });

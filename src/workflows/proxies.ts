@@ -44,14 +44,23 @@ export async function ledgerStep<T>(
   }
 }
 
+/** The rail has 5 s to answer a lookup and 5 s to answer the call that may follow. */
+const submitLimitMs = 10_000;
+
+/** A single attempt in the worker of the workflow task. If that worker is killed, another repeats the task. */
+export const localSubmit = proxyLocalActivities<Pick<Activities, 'submitPayouts'>>({
+  summary: 'Sends the order to the bank',
+  startToCloseTimeout: submitLimitMs,
+  retry: { maximumAttempts: 1 },
+});
+
 export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
   summary:
     'Sends the order to the bank; without an answer, looks it up and retries under the same key',
   taskQueue: taskQueues.rail,
-  // The rail has 5 s to answer a lookup and 5 s to answer the call that may follow. An attempt that
-  // ends too late is repeated as its row requires, under the same key. A missing heartbeat reveals
-  // a killed worker.
-  startToCloseTimeout: 10_000,
+  // An attempt that ends too late is repeated as its row requires, under the same key. A missing
+  // heartbeat reveals a killed worker.
+  startToCloseTimeout: submitLimitMs,
   heartbeatTimeout: 4_000,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
   retry: { initialInterval: 1_000, maximumInterval: 5 * 60_000 },

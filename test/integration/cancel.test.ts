@@ -26,6 +26,7 @@ import {
   untilSubmitted,
   wake,
 } from '../fixtures/payer.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -165,18 +166,24 @@ describe('a cancellation that races with the submission', () => {
   });
 
   it('wins though the bank has refused the voided key before it was recorded', async () => {
-    const payer = await openPayer(system);
-    await system.stopWorker();
-    const sending = payer.ask('voided first');
-    const id = await idOf(payer, 'voided first');
+    const { account } = await createTestAccount(system.database);
+    const { id } = await requestPayout(system.database, account.id);
     const rail = createSandboxRail(system.bank);
+    const activities = payoutActivities(system.worker, rail, 0n);
+    const own = { driver: id, ids: [id] };
+    await attempt(() => activities.decidePayouts({ ...own, workflowAgeMs: 0 }));
     // The first half of a cancellation, whose second half is late.
     expect(await rail.voidKey(id)).toBe('voided');
+    await expect(attempt(() => activities.submitPayouts(own))).rejects.toThrow(
+      'its key was voided',
+    );
+    await requestCancellation(system.database, id);
+    const { result } = await attempt(() =>
+      activities.executeCommand({ driver: id, id, actor: 'customer', action: 'op_late' }),
+    );
+    expect(result).toMatchObject({ outcome: 'done' });
+    await expectCanceled(id);
     await rail.close();
-    await system.startWorker();
-    await untilSubmitted(system, id);
-    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
-    await sending;
   });
 
   it('loses if the bank has accepted the payout, even if its answer was lost', async () => {

@@ -21,7 +21,7 @@ describe('a payout that settles by callback', () => {
     await system.stop();
   });
 
-  it('costs at most 27 history events and 14 state transitions', async () => {
+  it('costs at most 18 history events and 7 state transitions', async () => {
     const { client, temporal, database, bank } = system;
     const endpoint = await client('POST /v1/webhook_endpoints', {
       json: { url: receiver.url, events: ['payout.settled'] },
@@ -52,9 +52,9 @@ describe('a payout that settles by callback', () => {
     const handle = temporal.workflow.getHandle(id);
     await expect(handle.result()).resolves.toBe('settled');
     const description = await handle.describe();
-    expect(description.historyLength).toBeLessThanOrEqual(27);
+    expect(description.historyLength).toBeLessThanOrEqual(18);
     expect(Number(description.raw.workflowExecutionInfo?.stateTransitionCount)).toBeLessThanOrEqual(
-      14,
+      7,
     );
 
     const settled = await untilStatus(client, id, 'settled');

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createDecisionWaits } from '../../src/api/decisionWaits.js';
 import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
@@ -16,15 +17,17 @@ export async function startSecondApi(
   { urls, temporal, decisionLimitMs }: TestSystem,
   keyring = usualKeyring,
 ) {
+  const log = pino({ level: 'silent' });
   const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });
   const app = createApp({
     database,
     lists: database,
     feedWaits: createFeedWaits(database),
+    decisionWaits: createDecisionWaits(database, log),
     temporal,
     // No rails: this API receives no bank callbacks.
     rails: createRails([]),
-    log: pino({ level: 'silent' }),
+    log,
     rateMaximumAgeMs: { test: 24 * 60 * 60 * 1000, live: 60 * 60 * 1000 },
     decisionLimitMs,
     webhookPolicy: { allowInsecure: true, allowPrivateAddresses: true },

@@ -8,6 +8,7 @@ import { createDeliverer } from '../../src/activities/delivery.js';
 import { createActivities } from '../../src/activities/index.js';
 import { createApp } from '../../src/api/app.js';
 import { trustProxies } from '../../src/api/clientAddress.js';
+import { createDecisionWaits } from '../../src/api/decisionWaits.js';
 import { createFeedWaits } from '../../src/api/feedWaits.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
 import { connectDatabase, type Database } from '../../src/db/client.js';
@@ -107,6 +108,7 @@ export async function startSystem(
     database: api,
     lists,
     feedWaits: createFeedWaits(api),
+    decisionWaits: createDecisionWaits(api, log),
     temporal,
     rails: createRails([createSandboxCallbacks([bank.callbackSecret])]),
     log,

@@ -5,7 +5,9 @@ import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { Worker } from '@temporalio/worker';
 import { findTemporalCli, findTimeSkippingServer } from '../../sandbox/stack/temporalBinary.js';
 import type { Activities } from '../../src/activities/index.js';
+import type { WakeablePayout } from '../../src/domain/payout.js';
 import { addSearchAttributes } from '../../src/temporal/searchAttributes.js';
+import { startPayout } from '../../src/temporal/workflowCalls.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { finderOptions } from './finders.js';
 import { quietRuntime, workflowBundle } from './workflowBundle.js';
@@ -181,4 +183,13 @@ async function createWorkers(
 async function expire(signal: AbortSignal): Promise<never> {
   await setTimeout(testLimitMs, undefined, { signal });
   throw new Error(`The test did not end within ${testLimitMs} ms.`);
+}
+
+/**
+ * Starts a payout as the API does, and resolves when its first workflow task, which decides it, is over: a
+ * query waits for that. Skipping time before would let the task run out of time.
+ */
+export async function startDecided({ client }: TestServer, payout: WakeablePayout): Promise<void> {
+  await startPayout(client, payout, 10_000);
+  await client.workflow.getHandle(payout.id).query('__temporal_workflow_metadata');
 }

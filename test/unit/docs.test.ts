@@ -54,8 +54,8 @@ function textOf(source: string, name: string): string {
 const calls = (text: string, name: string) => new RegExp(`(?<![\\w.])${name}\\(`).test(text);
 
 /** Calls that connect two files of which neither imports the other. */
-const temporal = /^client\.workflow\.(executeUpdate|signal)WithStart$/;
-const indirections = ['railSubmit', 'ledger', 'rail', 'deliverer', 'sender'];
+const temporal = /^client\.workflow\.(start|signalWithStart)$/;
+const indirections = ['localSubmit', 'ledger', 'rail', 'deliverer', 'sender'];
 
 /** Whether the last step of this stop leads to the first function of the next one. */
 function leadsTo({ on }: Stop, source: string, next: Stop, nextSource: string): boolean {

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
 import { connectTemporal } from '../../src/temporal/client.js';
-import { startAndAwaitDecision } from '../../src/temporal/workflowCalls.js';
+import { startPayout } from '../../src/temporal/workflowCalls.js';
 
 /** Temporal's client would retry after 0.3, 0.8 and 1.6 s, and not end before 1.29 s. */
 const limitMs = 1_000;
@@ -27,7 +27,7 @@ it('a call to Temporal times out while the server is unreachable', async () => {
     fixedSide: 'source',
     ...{ amount: 125_000n, sourceMinor: null, receiveMinor: null },
   } as const;
-  const call = startAndAwaitDecision(client, payout, limitMs).catch((error: unknown) => error);
+  const call = startPayout(client, payout, limitMs).catch((error: unknown) => error);
   const late = delay(limitMs + toleranceMs, 'late');
   expect(await Promise.race([call, late])).toBeInstanceOf(Error);
   await call;

@@ -7,7 +7,6 @@ import { newId } from '../../src/db/id.js';
 import { upsertSchedules } from '../../src/temporal/schedules.js';
 import {
   runUpdate,
-  startAndAwaitDecision,
   wakeChunks,
   wakeEndpoint,
   wakePayout,
@@ -16,7 +15,7 @@ import { operateUpdate, searchAttributes, taskQueues } from '../../src/workflows
 import { eventually } from '../assertions/eventually.js';
 import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
 import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
-import { startImpatient, type TestServer } from '../servers/timeSkipping.js';
+import { startDecided, startImpatient, type TestServer } from '../servers/timeSkipping.js';
 import { loggedErrors } from '../servers/workflowBundle.js';
 
 // Every workflow, at every place where it may wait for long, on a server that soon suggests a new run.
@@ -135,7 +134,7 @@ describe('a payout', () => {
     activities: Partial<Activities> = {},
   ) {
     await server.withWorkers({ ...script.activities, ...activities }, async () => {
-      await startAndAwaitDecision(server.client, startable(script), 10_000);
+      await startDecided(server, startable(script));
       await test();
     });
   }

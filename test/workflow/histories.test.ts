@@ -5,7 +5,7 @@ import { storeRailEvents } from '../../src/db/inbox.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
-import { runUpdate, startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
+import { runUpdate, wakePayout } from '../../src/temporal/workflowCalls.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { keepHistory } from '../assertions/keepHistory.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -14,7 +14,7 @@ import { command } from '../fixtures/operators.js';
 import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { beneficiary, payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
-import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
+import { startDecided, startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const halfAMinuteMs = 30_000;
 const hourMs = 60 * 60 * 1000;
@@ -52,7 +52,7 @@ async function ride(
   const row = await requestPayout(database, account.id);
   const activities = payoutActivities(store.worker, rail, 1_000_000n);
   return server.withWorkers(activities, async () => {
-    await startAndAwaitDecision(server.client, row, 10_000);
+    await startDecided(server, row);
     const handle = server.client.workflow.getHandle<typeof payout>(row.id);
     const status = await take({
       row,

@@ -4,11 +4,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { retryLater } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
-import { startAndAwaitDecision, wakePayout } from '../../src/temporal/workflowCalls.js';
-import { acceptUpdate, railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
+import { wakePayout } from '../../src/temporal/workflowCalls.js';
+import { railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
-import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
+import { startDecided, startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
@@ -26,7 +26,7 @@ afterAll(() => server.stop());
 /** Starts the payout as the API does, and runs the test with workers running. */
 async function drive(script: ScriptedPayout, test: (handle: Handle) => Promise<void>) {
   await server.withWorkers(script.activities, async () => {
-    await startAndAwaitDecision(server.client, startable(script), 10_000);
+    await startDecided(server, startable(script));
     await test(handleOf(script));
   });
 }
@@ -176,7 +176,7 @@ describe('a rail that does not call back', () => {
     await drive(script, async (handle) => {
       await expect(handle.result()).resolves.toBe('settled');
       expect((await eventsOf(handle)).length).toBeLessThanOrEqual(27);
-      expect(await scheduledIn(handle)).toEqual(['submitPayouts', 'pollRail']);
+      expect(await scheduledIn(handle)).toEqual(['pollRail']);
     });
     const pausesMs = timesMs.slice(1).map((timeMs, index) => timeMs - (timesMs[index] ?? 0));
     expect(pausesMs.map((pauseMs) => Math.round(pauseMs / minuteMs))).toEqual([
@@ -277,21 +277,42 @@ describe('a submission', () => {
       await report(script, 'settled');
       await expect(handle.result()).resolves.toBe('settled');
     });
-    expect(script.callsOf('submitPayouts').length).toBe(1);
+    // Once in the workflow task, and once as a regular activity.
+    expect(script.callsOf('submitPayouts').length).toBe(2);
   });
-});
 
-describe('the decision', () => {
-  it('is returned while the payout continues', async () => {
+  it('that the rail answers at once takes one workflow task together with the decision', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
-      await expect(handle.executeUpdate(acceptUpdate)).resolves.toMatch(/^(processing|sent)$/);
-      expect((await handle.describe()).status.name).toBe('RUNNING');
+      const events = await eventsOf(handle);
+      const timer = events.findIndex((event) => event.timerStartedEventAttributes);
+      const before = events.slice(0, timer);
+      expect(before.filter((event) => event.workflowTaskCompletedEventAttributes)).toHaveLength(1);
+      expect(script.row.status).toBe('sent');
+      expect(await scheduledIn(handle)).toEqual([]);
       await report(script, 'settled');
       await handle.result();
     });
   });
 
+  it('without an answer is made again as a regular activity, which shows its failures', async () => {
+    const script = scripted({
+      submitPayouts: async () => {
+        if (script.callsOf('submitPayouts').length < 2) throw retryLater('no answer');
+        return script.move('sent');
+      },
+    });
+    await drive(script, async (handle) => {
+      await untilSent();
+      expect(await scheduledIn(handle)).toEqual(['submitPayouts']);
+      await report(script, 'settled');
+      await handle.result();
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(2);
+  });
+});
+
+describe('the decision', () => {
   it('to refuse ends the payout as failed, and sends nothing', async () => {
     const script = scripted({ decidePayouts: async () => script.move('failed') });
     await drive(script, async (handle) => {

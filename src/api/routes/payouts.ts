@@ -19,7 +19,7 @@ import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
 import { isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
 import { observe } from '../../metrics.js';
-import { runUpdate, startAndAwaitDecision, tryTemporal } from '../../temporal/workflowCalls.js';
+import { runUpdate, startPayout, tryTemporal } from '../../temporal/workflowCalls.js';
 import { cancelUpdate } from '../../workflows/messages.js';
 import { maxProblems } from '../decoded.js';
 import { expandPayouts } from '../expand.js';
@@ -170,13 +170,17 @@ async function createPayout(
     return { ...refused(redactedFor(request, bound.refusal)), headers: bound.headers };
   }
   request.name({ payout: bound.objectId });
-  const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
-  if (toDecide !== undefined) {
-    await tryTemporal(deps, { payout: toDecide.id }, () =>
-      startAndAwaitDecision(deps.temporal, toDecide, deps.decisionLimitMs),
-    );
-    observe('payout_acceptance_seconds', {}, (performance.now() - startedMs) / 1000);
-  }
+  const { decisionLimitMs, decisionWaits, temporal } = deps;
+  let isUndecided = false;
+  await decisionWaits.until(bound.objectId, decisionLimitMs, async () => {
+    const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
+    if (toDecide === undefined) return false;
+    isUndecided = true;
+    const start = () => startPayout(temporal, toDecide, decisionLimitMs);
+    return tryTemporal(deps, { payout: toDecide.id }, start);
+  });
+  const tookSeconds = (performance.now() - startedMs) / 1000;
+  if (isUndecided) observe('payout_acceptance_seconds', {}, tookSeconds);
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
