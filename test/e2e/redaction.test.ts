@@ -420,7 +420,7 @@ describe('a payout’s trace', () => {
       'RunActivity:submitPayouts',
       'StartActivity:submitPayouts',
       'RunWorkflow:payout',
-      'UpdateWithStartWorkflow:accept',
+      'StartWorkflow:payout',
       'POST /v1/payouts',
     ]);
     expect(way.at(-1)?.parentSpanId).toBe(trace.span);
