@@ -54,7 +54,7 @@ describe('the capacity model', () => {
     const performance = readFileSync(`${root}docs/performance.md`, 'utf8');
     const operations = readFileSync(`${root}docs/operations.md`, 'utf8');
     expect(performance).toContain(
-      'Corridor takes 72 ms, of which PostgreSQL (17 ms) and the API (6 ms)',
+      'Corridor took 72 ms, of which PostgreSQL (17 ms) and the API (6 ms)',
     );
     expect(performance).toContain('| history events, state transitions | 21, 10 | 14, 6 |');
     expect(performance).toContain('8.9 kB of write-ahead log');
