@@ -7,8 +7,8 @@ RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 COPY sandbox ./sandbox
-COPY tools/renderer.mjs ./tools/
-# Compiles, and bundles the workflows, so that no worker does it at its start.
+COPY tools/bundleCli.mjs tools/renderer.mjs ./tools/
+# Compiles, and bundles the workflows and the commands, so that no process does it at its start.
 RUN npm run build
 
 FROM node:24.21.0-slim@sha256:2fe369e969550cde8e867afc3fe370b260140cab4a23d467074295b42163d553 AS dependencies

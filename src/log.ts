@@ -1,17 +1,8 @@
 import { type Logger, pino } from 'pino';
+import { secretFields } from './domain/fieldRule.js';
 
 /** Fields that are redacted in every log line, at the top level of the logged object or one level below. */
-export const secretNames: readonly string[] = [
-  'authorization',
-  'secret',
-  'key',
-  'iban',
-  'account_number',
-  'pix_key',
-  'tax_id',
-  'date_of_birth',
-  'registration_number',
-];
+export const secretNames: readonly string[] = ['authorization', 'secret', 'key', ...secretFields];
 const redacted = secretNames.flatMap((name) => [name, `*.${name}`]);
 
 /** Creates a logger that writes to standard output, one JSON object per line. */

@@ -89,7 +89,7 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['sandbox/', composes],
   ['config', { ours: [], packages: ['node:crypto', 'node:fs', 'zod'] }],
   ['keyedLimit', { ours: [], packages: ['p-limit'] }],
-  ['log', readsNothing],
+  ['log', { ours: ['domain/fieldRule'] }],
   ['metricsServer', { ours: ['metrics'] }],
   ['metrics', { ours: [], packages: ['prom-client'] }],
   ['spans', readsNothing],
@@ -285,6 +285,7 @@ function importedFiles(files: SourceFiles, path: string): readonly string[] {
 
 /**
  * Resolves an import: `./money.js` in `domain/fx.ts` is `domain/money.ts`; `src` and `sandbox` are siblings.
+ * The build writes the bundle of the commands, of which there is only a declaration.
  */
 function targetOf(path: string, specifier: string): string {
   const target = relative('.', normalize(join(dirname(path), specifier)));
@@ -292,6 +293,7 @@ function targetOf(path: string, specifier: string): string {
     .split(sep)
     .join('/')
     .replace(/^(?:\.\.\/|src\/)/, '')
+    .replace(/^cli\/bundle\.js$/, 'cli/bundle.d.ts')
     .replace(/\.js$/, '.ts');
 }
 

@@ -3,7 +3,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout } from 'node:timers/promises';
 import { type Database, hasSqlState, type Sql, transaction } from './client.js';
 
-const folder = new URL('./migrations/', import.meta.url);
+// By way of the parent folder, where a bundled command finds it too.
+const folder = new URL('../db/migrations/', import.meta.url);
 
 /** An arbitrary number, but every process that migrates must use the same one. */
 const advisoryLock = 7_203_154_881;
