@@ -10,7 +10,6 @@ import {
   findRetried,
   type LockedPayout,
   lockPayouts,
-  notifyDecision,
   type PayoutRow,
   type RefusedPayout,
   recordAcceptances,
@@ -226,12 +225,9 @@ async function write(
   rows: readonly LockedPayout[],
   { accepted, refused, entries, quoteUses }: Decisions,
 ): Promise<readonly PayoutSnapshot[]> {
-  // Nobody waits for the items of a batch. All commits that notify queue for one lock.
-  const own = [...accepted, ...refused].find(({ id }) => rows[0]?.driver === id);
   const [, failed] = await Promise.all([
     recordAcceptances(sql, accepted),
     refusePayouts(sql, refused),
-    own && notifyDecision(sql, own.id),
     markQuotesUsed(sql, quoteUses),
     countUses(sql, accepted),
     postEntries(sql, entries),

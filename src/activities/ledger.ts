@@ -1,5 +1,5 @@
 import { type Sql, transaction } from '../db/client.js';
-import { lockPayouts } from '../db/payouts.js';
+import { lockPayouts, notifyDecision } from '../db/payouts.js';
 import { type Attention, isFinal } from '../domain/payout.js';
 import { accept } from './acceptance.js';
 import { applyFacts } from './applyFacts.js';
@@ -28,8 +28,12 @@ export function ledgerActivities(deps: LedgerDeps) {
      * Decides the listed pending payouts in order, and debits those it accepts. Payouts decided
      * before are only reported; those of another driver are left out.
      */
-    decidePayouts: (input: AcceptInput): Promise<readonly PayoutSnapshot[]> =>
-      step((sql) => accept(sql, deps, input)),
+    decidePayouts: async (input: AcceptInput): Promise<readonly PayoutSnapshot[]> => {
+      const snapshots = await step((sql) => accept(sql, deps, input));
+      // Nobody waits for the items of a batch. For one that is not decided here, nobody should wait longer.
+      if (input.ids.includes(input.driver)) void notifyDecision(database, input.driver);
+      return snapshots;
+    },
 
     /** Applies the payouts' events in the inbox: moves, postings and webhook events together. */
     applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>

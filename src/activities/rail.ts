@@ -54,8 +54,7 @@ export function railActivities(deps: RailDeps) {
   const local = createKeyedLimit(localSubmissions, 0);
   /** Calls a rail. At the account's limit, or that of all workflow tasks, postpones the call instead. */
   async function withinLimit<T>(id: string, accountId: string, call: () => Promise<T>): Promise<T> {
-    const { isLocal } = Context.current().info;
-    const done = isLocal ? local('all', call) : limit(accountId, call);
+    const done = Context.current().info.isLocal ? local('all', call) : limit(accountId, call);
     if (done !== undefined) return done;
     // With jitter: retried all together, most calls would exceed the limit again.
     const pauseMs = Math.min(nextAttemptInMs(), longestPauseMs) * (0.5 + Math.random());

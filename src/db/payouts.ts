@@ -247,10 +247,13 @@ export async function recordAcceptances(
 /** The channel on which decisions are announced, each with the ID of its payout. */
 export const decisionChannel = 'payout_decided';
 
-/** Announces the decision of a payout when the transaction commits, to the request that waits for it. */
-export async function notifyDecision(sql: Sql, id: string): Promise<void> {
-  await sql`select pg_notify(${decisionChannel}, ${id})`;
-}
+/**
+ * Announces a decision to the request that waits for it. Not in the decision's own transaction: each commit
+ * that notifies waits for a lock that the one before it holds until it is on disk and on every replica. Never
+ * fails, because the API also polls.
+ */
+export const notifyDecision = (sql: Sql, id: string) =>
+  sql`select pg_notify(${decisionChannel}, ${id})`.catch(() => undefined);
 
 export type RefusedPayout = { readonly id: string; readonly refusal: Refusal };
 
