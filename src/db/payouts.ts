@@ -255,6 +255,10 @@ export const decisionChannel = 'payout_decided';
 export const notifyDecision = (sql: Sql, id: string) =>
   sql`select pg_notify(${decisionChannel}, ${id})`.catch(() => undefined);
 
+/** Finds those payouts that are decided. */
+export const decidedOf = (sql: Sql, ids: readonly string[]) => sql<{ id: string }[]>`
+  select id from payouts where id = any (${[...ids]}::text[]) and status <> 'pending'`;
+
 export type RefusedPayout = { readonly id: string; readonly refusal: Refusal };
 
 /** Fails payouts that were refused before anything was debited. */

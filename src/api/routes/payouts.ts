@@ -170,17 +170,14 @@ async function createPayout(
     return { ...refused(redactedFor(request, bound.refusal)), headers: bound.headers };
   }
   request.name({ payout: bound.objectId });
-  const { decisionLimitMs, decisionWaits, temporal } = deps;
-  let isUndecided = false;
-  await decisionWaits.until(bound.objectId, decisionLimitMs, async () => {
-    const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
-    if (toDecide === undefined) return false;
-    isUndecided = true;
-    const start = () => startPayout(temporal, toDecide, decisionLimitMs);
-    return tryTemporal(deps, { payout: toDecide.id }, start);
-  });
-  const tookSeconds = (performance.now() - startedMs) / 1000;
-  if (isUndecided) observe('payout_acceptance_seconds', {}, tookSeconds);
+  const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
+  if (toDecide !== undefined) {
+    // Waits from now on, because the decision may come before the answer of Temporal.
+    const decision = deps.decisionWaits.until(toDecide.id, deps.decisionLimitMs);
+    const start = () => startPayout(deps.temporal, toDecide, deps.decisionLimitMs);
+    if (await tryTemporal(deps, { payout: toDecide.id }, start)) await decision;
+    observe('payout_acceptance_seconds', {}, (performance.now() - startedMs) / 1000);
+  }
   const decided = await untilFinal(deps, request, bound.objectId);
   const { waitMs } = request;
   const applied = waitMs === 0 ? {} : { 'Preference-Applied': `wait=${waitMs / 1000}` };
