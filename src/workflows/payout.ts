@@ -197,22 +197,23 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
 }
 
 /**
- * Submits the payout to the rail: once in the workflow task that has decided it, because most rails answer
- * at once, and without an answer as a regular activity, which looks the order up first. Its retries may be
- * minutes apart, so signals are handled meanwhile: after a call that timed out, a callback settles the
- * payout without waiting for the lookup.
+ * Submits the payout to the rail: first in the workflow task that has decided it, because most rails answer
+ * at once. During that task no command or callback arrives, so only this one call, of at most 5 s, is made
+ * there. Whatever follows a call without an answer is a regular activity, which looks the order up first.
+ * Its retries may be minutes apart, so signals are handled meanwhile: after a call that timed out, a callback
+ * settles the payout without waiting for the lookup.
  */
 async function submit(run: PayoutRun): Promise<void> {
+  const input = driven(run);
+  const again = () => railSubmit.submitPayouts(input);
+  const first = () => localSubmit.submitPayouts(input).catch(again);
   // From here on the bank may have the order, even if its answer is lost.
   if (run.snapshot !== undefined) show({ ...run.snapshot, isSubmitted: true });
-  const input = driven(run);
   const scope = new CancellationScope();
   let answer: readonly PayoutSnapshot[] | undefined;
-  const submission = scope
-    .run(() => localSubmit.submitPayouts(input).catch(() => railSubmit.submitPayouts(input)))
-    .then((snapshots) => {
-      answer = snapshots;
-    });
+  const submission = scope.run(run.snapshot?.isSubmitted ? again : first).then((snapshots) => {
+    answer = snapshots;
+  });
   while (answer === undefined) {
     await Promise.race([submission, condition(() => hasInput(run))]);
     if (answer !== undefined) break;

@@ -40,7 +40,7 @@ export class ScriptedPayout {
       settleInMs: fiveDaysMs,
       settleBy: null,
       ...{ order: '100.00 USD to 85.20 EUR', accountId: 'acc_test' },
-      ...{ isAccepted: true, isSubmitted: true },
+      ...{ isAccepted: true, isSubmitted: false },
     };
     const activities = { ...this.#ledger(), ...this.#rail(), ...does };
     this.activities = {
@@ -63,7 +63,8 @@ export class ScriptedPayout {
 
   /** Changes the row's status and clears its attention, like a step that found something to do. */
   move(status: PayoutStatus): readonly PayoutSnapshot[] {
-    this.row = { ...this.row, status, attention: null };
+    const isSubmitted = this.row.isSubmitted || status !== 'processing';
+    this.row = { ...this.row, status, attention: null, isSubmitted };
     return [this.row];
   }
 

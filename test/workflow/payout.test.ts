@@ -295,6 +295,18 @@ describe('a submission', () => {
     });
   });
 
+  it('that was begun before is no part of a workflow task, in which commands would wait for it', async () => {
+    const script = scripted();
+    script.row = { ...script.row, status: 'processing', isSubmitted: true };
+    await drive(script, async (handle) => {
+      await untilSent();
+      expect(await scheduledIn(handle)).toEqual(['submitPayouts']);
+      await report(script, 'settled');
+      await handle.result();
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(1);
+  });
+
   it('without an answer is made again as a regular activity, which shows its failures', async () => {
     const script = scripted({
       submitPayouts: async () => {
