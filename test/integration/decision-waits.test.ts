@@ -76,6 +76,17 @@ it('a worker announces each decision of a single payout, and none of a batch', a
   await expect.poll(() => announced.toSorted()).toEqual([accepted, refused].toSorted());
 });
 
+it('a repeated request whose payout is left to its batch does not wait in vain', async () => {
+  const { account } = await createTestAccount(store.database);
+  const { id } = await requestPayout(store.database, account.id);
+  await store.database`update payouts set driver = 'bat_1/0' where id = ${id}`;
+  const { decidePayouts } = payoutActivities(store.worker, new QuietRail());
+  const end = begin(id);
+  const own = { driver: id, ids: [id], workflowAgeMs: 0 };
+  expect(await attempt(() => decidePayouts(own))).toEqual([]);
+  await end;
+});
+
 it('a decision that nothing announces is noticed all the same', async () => {
   const { account } = await createTestAccount(store.database);
   const { id } = await requestPayout(store.database, account.id);
