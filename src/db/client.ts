@@ -144,28 +144,39 @@ export async function transaction<T>(
   }
 }
 
+const never = () => new Promise<never>(() => undefined);
+
 async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     const committed: (() => void)[] = [];
     const requestedMs = performance.now();
+    let isOver = false;
     try {
       // Wrapped in an object, because postgres.js would resolve an array result element by element.
-      const { result } = await database.begin(async (sql) => {
+      const { result } = await database.begin(async (session) => {
         observe('database_wait_seconds', {}, (performance.now() - requestedMs) / 1000);
+        const sql = new Proxy(session, {
+          apply: (send, self, args) => (isOver ? never() : Reflect.apply(send, self, args)),
+        });
         effects.set(sql, committed);
         try {
-          return { result: await work(sql) };
+          const result = await work(sql);
+          if (!isOver) return { result };
         } catch (error) {
-          if (!lostCodes.test(codeOf(error))) throw error;
-          // postgres.js 3.4.9 would send a rollback on the closed connection and throw where nothing
-          // can catch it, so a database restart would crash all our processes
-          // (porsager/postgres#1208). The closed connection rejects the transaction anyway.
-          return new Promise<never>(() => undefined);
+          if (!isOver && !lostCodes.test(codeOf(error))) throw error;
+        } finally {
+          isOver = true;
         }
+        // The connection is lost, which rejects the transaction anyway. postgres.js 3.4.9 would still send
+        // the rest of it: on the closed connection it throws where nothing can catch it, so a database
+        // restart would crash all our processes (porsager/postgres#1208), and on a connection that it has
+        // opened since, the statements and the commit would join another transaction.
+        return never();
       });
       for (const effect of committed) effect();
       return result;
     } catch (error) {
+      isOver = true;
       if (!retryableCodes.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
     }
   }

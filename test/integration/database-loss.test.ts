@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { connectDatabase, type Database, isOutage, transaction } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
@@ -64,6 +65,54 @@ describe('a transaction whose connection is lost', () => {
       Array.from({ length: 5 }, () => transaction(database, (sql) => sql`select 1 as one`)),
     );
     expect(answers.flat()).toEqual(Array.from({ length: 5 }, () => ({ one: 1 })));
+  });
+});
+
+describe('a transaction whose connection is lost between two statements', () => {
+  let test: TestDatabase;
+  let database: Database;
+
+  beforeAll(async () => {
+    test = await createTestDatabase();
+    await test.database`create table written (by text)`;
+    database = connectDatabase({ url: test.url, poolSize: 1, applicationName: 'test' });
+  });
+  afterAll(async () => {
+    await database?.end({ timeout: 5 });
+    await test?.drop();
+  });
+
+  /** Loses the connection of a transaction, which goes on when `resume` is called. */
+  async function loseConnection(): Promise<{ readonly resume: () => void }> {
+    const { promise: resumed, resolve: resume } = Promise.withResolvers<void>();
+    const lost = transaction(database, async (sql) => {
+      const [{ pid } = { pid: 0 }] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid`;
+      await test.database`select pg_terminate_backend(${pid})`;
+      await resumed;
+      await sql`insert into written values ('lost')`;
+    });
+    await expect(lost).rejects.toSatisfy(isOutage);
+    return { resume };
+  }
+
+  it('writes and commits nothing in the transaction that has its connection next', async () => {
+    const { resume } = await loseConnection();
+    const next = transaction(database, async (sql) => {
+      await sql`insert into written values ('next')`;
+      resume();
+      await delay(100);
+      await sql`select 1`;
+      throw new Error('refused');
+    });
+    await expect(next).rejects.toThrow('refused');
+    expect(await test.database`select by from written`).toEqual([]);
+  });
+
+  it('sends nothing on the closed connection, where that would end the process', async () => {
+    const { resume } = await loseConnection();
+    resume();
+    await delay(100);
+    expect(await transaction(database, (sql) => sql`select by from written`)).toEqual([]);
   });
 });
 

@@ -69,11 +69,12 @@ export const bugs: readonly Bug[] = [
   {
     name: 'the events are written on another connection',
     file: 'src/db/client.ts',
-    find: 'return { result: await work(sql) };',
+    find: 'const result = await work(sql);\n          if',
     replace: `const writesEvents = (text: unknown) => String(text).includes('insert into events');
           const apply = (inside: Sql, self: unknown, args: unknown[]) =>
             Reflect.apply(writesEvents(args[0]) ? database : inside, self, args);
-          return { result: await work(new Proxy(sql, { apply })) };`,
+          const result = await work(new Proxy(sql, { apply }));
+          if`,
     caughtBy: { ...steps, test: 'it fails at the commit' },
   },
   {
