@@ -206,7 +206,9 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
 async function submit(run: PayoutRun): Promise<void> {
   const input = driven(run);
   const again = () => railSubmit.submitPayouts(input);
-  const first = () => localSubmit.submitPayouts(input).catch(again);
+  // Not canceled: the SDK fails a task that cancels a local activity as that one completes.
+  const locally = () => CancellationScope.nonCancellable(() => localSubmit.submitPayouts(input));
+  const first = () => locally().catch(again);
   // From here on the bank may have the order, even if its answer is lost.
   if (run.snapshot !== undefined) show({ ...run.snapshot, isSubmitted: true });
   const scope = new CancellationScope();

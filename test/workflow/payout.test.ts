@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { ApplicationFailure, type WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -126,6 +127,30 @@ describe('a callback', () => {
       const timers = (await eventsOf(handle)).filter((event) => event.timerStartedEventAttributes);
       expect(timers).toEqual([]);
     });
+  });
+
+  it('that settles the payout before the response of the rail leaves the local call running', async () => {
+    const { promise: applied, resolve: apply } = Promise.withResolvers<void>();
+    const script = scripted({
+      submitPayouts: async () => {
+        await report(script, 'settled');
+        await applied;
+        await delay(100);
+        return [script.row];
+      },
+      applyRailEvents: async () => {
+        apply();
+        return script.move('settled');
+      },
+    });
+    await drive(script, async (handle) => {
+      await expect(handle.result()).resolves.toBe('settled');
+      const events = await eventsOf(handle);
+      const markers = events.flatMap((event) => event.markerRecordedEventAttributes ?? []);
+      expect(markers.map(({ failure }) => failure?.message)).toEqual(Array(3).fill(undefined));
+      expect(events.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
+    });
+    expect(script.callsOf('submitPayouts').length).toBe(1);
   });
 
   it('that changes nothing leaves the payout waiting', async () => {
