@@ -57,9 +57,9 @@ const source = new Map([
  * - 16: a command line that loads no metrics
  * - 257: operators who sign in with their company's provider
  * - 42: books that stay readable despite a bad day, sum or payout
- * - 50: purges, redeliveries, sign-ins, statements, request bodies and lost connections that attacks found wrong
+ * - 40: purges, redeliveries, sign-ins, statements and request bodies that attacks found wrong
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_464 };
+const limits = { linesPerFile: 450, linesOfCode: 21_454 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */

@@ -5,8 +5,7 @@ import { enableCompileCache } from 'node:module';
 // our own folder, because in one that others can write to, they could plant code. If the folder is
 // read-only, as in the container image, nothing is cached.
 enableCompileCache(`${import.meta.dirname}/../../../node_modules/.cache/corridor`);
-const args = process.argv.slice(2);
 // Bundled commands load faster; those of the local stack are not bundled.
-const isLocal = args.some((arg) => ['start', 'demo', 'listen', 'rehearse'].includes(arg));
+const isLocal = process.argv.some((arg) => ['start', 'demo', 'listen', 'rehearse'].includes(arg));
 const { runCommand } = await (isLocal ? import('./run.js') : import('./bundle.js'));
-process.exitCode = await runCommand(args);
+process.exitCode = await runCommand(process.argv.slice(2));

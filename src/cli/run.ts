@@ -75,7 +75,8 @@ function parse(args: readonly string[]): Typed {
 async function run(typed: Typed): Promise<number> {
   const { words, set } = typed;
   if (set.has('version')) {
-    const text = readFileSync(`${root}/package.json`, 'utf8');
+    // In the package's root, three folders above this file in the build.
+    const text = readFileSync(`${import.meta.dirname}/../../../package.json`, 'utf8');
     console.log(`corridor ${/"version": "([^"]+)"/.exec(text)?.[1] ?? ''}`);
     return exitCodes.done;
   }
@@ -91,9 +92,6 @@ async function run(typed: Typed): Promise<number> {
   checkShape(name, typed);
   return perform(name, typed);
 }
-
-/** The package's root, three folders above this file in the build. */
-const root = `${import.meta.dirname}/../../..`;
 
 /** Rejects flags and words that the command does not take. */
 function checkShape(name: string, { words, flags, set }: Typed): void {

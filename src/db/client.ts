@@ -164,8 +164,6 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
           if (!isOver) return { result };
         } catch (error) {
           if (!isOver && !lostCodes.test(codeOf(error))) throw error;
-        } finally {
-          isOver = true;
         }
         // The connection is lost, which rejects the transaction anyway. postgres.js 3.4.9 would still send
         // the rest of it: on the closed connection it throws where nothing can catch it, so a database
@@ -176,8 +174,9 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
       for (const effect of committed) effect();
       return result;
     } catch (error) {
-      isOver = true;
       if (!retryableCodes.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
+    } finally {
+      isOver = true;
     }
   }
 }

@@ -216,9 +216,9 @@ async function submit(run: PayoutRun): Promise<void> {
   const submission = scope.run(run.snapshot?.isSubmitted ? again : first).then((snapshots) => {
     answer = snapshots;
   });
-  while (answer === undefined) {
+  for (;;) {
     await Promise.race([submission, condition(() => hasInput(run))]);
-    if (answer !== undefined) break;
+    if (answer !== undefined) return updateFrom(run, answer);
     await handleCommandOrEvents(run);
     if (run.isSuperseded || run.snapshot?.status !== 'processing' || isTooLong()) {
       scope.cancel();
@@ -226,7 +226,6 @@ async function submit(run: PayoutRun): Promise<void> {
       return;
     }
   }
-  updateFrom(run, answer);
 }
 
 /** Waits for the callback's signal, then polls until the rail reports an outcome or its time is over. */
