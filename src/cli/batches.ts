@@ -11,7 +11,6 @@ import { chunksOf } from '../db/chunks.js';
 import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { wakeChunks } from '../temporal/workflowCalls.js';
 import { attemptsOf } from './payout.js';
 import { printJson, printRows } from './table.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
@@ -60,6 +59,7 @@ export async function resume(call: Call): Promise<boolean> {
   if (!isChanged) return false;
   // Even if Temporal does not answer: the chunks are due, so the sweep wakes them within seconds.
   const chunks = await chunksOf(call.database, batch.id);
+  const { wakeChunks } = await import('../temporal/workflowCalls.js');
   await call.withTemporal((temporal) => wakeChunks(temporal, chunks));
   return true;
 }

@@ -14,7 +14,6 @@ import {
 } from '../domain/operator.js';
 import { isFinal, payoutStatuses } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
-import { runUpdate } from '../temporal/workflowCalls.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
 import { approvalOf, nextLines, offersNow } from './payout.js';
@@ -80,6 +79,8 @@ async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<b
   const { database, flags } = call;
   const id = requiredId('payout', call);
   return call.withTemporal(async (temporal) => {
+    // Loaded here, because a list needs no client of Temporal.
+    const { runUpdate } = await import('../temporal/workflowCalls.js');
     const row = existing('payout', id, await findPayoutById(database, id));
     const command = commandOf(flags, row);
     const fault = faultOf(command, new Date());
