@@ -1,3 +1,7 @@
+import { rmSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import chromium from '@sparticuz/chromium';
 import {
   type Browser,
@@ -14,14 +18,31 @@ export type Visit = {
   readonly requested: readonly string[];
 };
 
-/** Starts a real Chromium, which comes from a package so that the machine needs none installed. */
+/**
+ * Starts a real Chromium, which comes from a package so that the machine needs none installed. The package
+ * unpacks it into the folder for temporary files and takes whatever is there already, so this browser gets a
+ * folder of its own: an interrupted run may have left half a browser.
+ */
 export async function startBrowser(): Promise<Browser> {
-  return launcher.launch({
-    executablePath: await chromium.executablePath(),
+  const folder = await mkdtemp(join(tmpdir(), 'corridor-chromium-'));
+  const browser = await launcher.launch({
+    executablePath: await unpackedIn(folder),
     // The package's default flags disable things under test here, such as web security.
     args: ['--headless=shell', '--no-sandbox', '--no-zygote', '--disable-gpu'],
     timeout: 30_000,
   });
+  return browser.once('disconnected', () => rmSync(folder, { recursive: true, force: true }));
+}
+
+async function unpackedIn(folder: string): Promise<string> {
+  const { TMPDIR: shared } = process.env;
+  process.env['TMPDIR'] = folder;
+  try {
+    return await chromium.executablePath();
+  } finally {
+    if (shared === undefined) delete process.env['TMPDIR'];
+    else process.env['TMPDIR'] = shared;
+  }
 }
 
 /** Opens a page and records its errors and its requests. */
