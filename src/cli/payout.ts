@@ -27,12 +27,18 @@ function isOpen({ command }: OperatorActionRow, row: PayoutRow, entries: readonl
   return typeof correctionOf(command.correction, amounts, entries) !== 'string';
 }
 
-/** Shows a payout with its full history, what it waits for and which commands would be accepted. */
+/**
+ * Shows a payout with its full history, what it waits for and which commands would be accepted. The attempts in
+ * progress come last: loading Temporal's client takes longer than all else, and Temporal may not answer.
+ */
 export async function showPayout(call: Call): Promise<void> {
-  const id = requiredId('payout', call);
-  const view = await viewOf(call, id);
-  if (call.isJson) return printJson(view);
+  const view = await viewOf(call, requiredId('payout', call));
+  // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
+  const isOver = isFinal(view.payout.status) && view.payout.attentionReason === null;
+  const attempts = async () => (isOver ? [] : attemptsOf(call, view.payout.driver));
+  if (call.isJson) return printJson({ ...view, attempts: await attempts() });
   for (const line of linesOf(view)) console.log(line);
+  for (const line of part('In progress', await attempts())) console.log(line);
 }
 
 type View = Awaited<ReturnType<typeof viewOf>>;
@@ -41,15 +47,13 @@ async function viewOf(call: Call, id: string) {
   const { database } = call;
   const payout = existing('payout', id, await findPayoutById(database, id));
   const { driver, status, attentionReason, submitStartedAt } = payout;
-  const [entries, actions, proposals, callbacks, deliveries, batch, attempts] = await Promise.all([
+  const [entries, actions, proposals, callbacks, deliveries, batch] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
     openProposals(database, [id]),
     callbacksOf(database, id),
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
-    // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
-    isFinal(status) && attentionReason === null ? [] : attemptsOf(call, driver),
   ]);
   const ui = call.temporalUi;
   const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
@@ -59,7 +63,7 @@ async function viewOf(call: Call, id: string) {
   const isUnsent = status === 'processing' && attentionReason === null && submitStartedAt === null;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
   return {
-    ...{ payout, entries, actions, callbacks, deliveries, attempts, workflow },
+    ...{ payout, entries, actions, callbacks, deliveries, workflow },
     wait: isUnsent && (batch?.pausedAt ?? null) !== null ? paused : wait,
     accepted: [...offersNow(payout, entries), ...approvals],
   };
@@ -83,10 +87,14 @@ export function approvalOf(id: string, action: string, operator: string): Offer 
   };
 }
 
+function part(name: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0
+    ? []
+    : [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
+}
+
 function linesOf(view: View): readonly string[] {
   const { payout: row, wait, workflow } = view;
-  const part = (name: string, lines: readonly string[]) =>
-    lines.length === 0 ? [] : [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
   const fact = (name: string, value: string | null) =>
     value === null ? [] : [`${name.padEnd(13)}${value}`];
   const found = row.attentionDetail === wait?.waitsFor ? null : row.attentionDetail;
@@ -115,11 +123,7 @@ function linesOf(view: View): readonly string[] {
         ({ at, status, reason }) => `${at}  ${status}${reason === null ? '' : `  (${reason})`}`,
       ),
     ]),
-    ...part('At the bank', [
-      ...sendings(row),
-      ...view.attempts,
-      ...view.callbacks.map(callbackLine),
-    ]),
+    ...part('At the bank', [...sendings(row), ...view.callbacks.map(callbackLine)]),
     ...part('Postings', view.entries.flatMap(entryLines)),
     ...part(
       'Webhooks',
@@ -158,7 +162,7 @@ function callbackLine({ receivedAt, report: json, outcome }: CallbackRow): strin
   const report = reportFromJson(json);
   const amount = 'amountMinor' in report ? ` ${statedSum(report)}` : '';
   const code = 'code' in report ? ` ${report.code}` : '';
-  const became = outcome === null ? 'not applied yet' : outcome;
+  const became = outcome ?? 'not applied yet';
   return `${receivedAt.toISOString()}  bank: ${report.kind}${amount}${code} (${became})`;
 }
 

@@ -16,12 +16,13 @@ let apiUrl: string;
 
 beforeAll(async () => {
   home = await createStackHome();
-  [stack, browser] = await Promise.all([home.start(), startBrowser()]);
+  stack = await home.start();
+  browser = await startBrowser();
   apiUrl = stack.description.api_url;
 });
 afterAll(async () => {
-  await browser.close();
-  await stack.part.stop();
+  await browser?.close();
+  await stack?.part.stop();
   await home.remove();
 });
 
