@@ -27,7 +27,8 @@ export function createDecisionWaits(database: Database, log: Logger) {
   };
   void poll();
   database
-    .listen(decisionChannel, (id) => decisions.emit(id))
+    // Any login may notify, and the emitter would take `error` for a failure of all waits.
+    .listen(decisionChannel, (id) => id !== 'error' && decisions.emit(id))
     .catch((err: unknown) => log.warn({ err }, 'decisions are only polled for'));
   return {
     /** Resolves when the payout is decided or `limitMs` have passed. Only the row tells which. */

@@ -50,6 +50,20 @@ it('a request waits until the decision of its payout is committed', async () => 
   expect(order).toEqual(['committed', 'answered']);
 });
 
+it('a notification that names no payout ends no wait', async () => {
+  const [id, other] = [newId('payout'), newId('payout')];
+  const order: string[] = [];
+  const ended = begin(id).then(() => order.push('answered'));
+  await decide('error');
+  const otherEnd = begin(other);
+  await decide(other);
+  await otherEnd;
+  order.push('other answered');
+  await decide(id);
+  await ended;
+  expect(order).toEqual(['other answered', 'answered']);
+});
+
 it('two requests with the same key both learn of the decision', async () => {
   const id = newId('payout');
   const all = [begin(id), begin(id)];
