@@ -9,7 +9,8 @@ const dir = fileURLToPath(new URL('../dist/src/cli/', import.meta.url));
 const bundle = await rolldown({
   input: { bundle: `${dir}run.js` },
   platform: 'node',
-  external: /\/sandbox\//,
+  // As the commands import it: a checkout may itself be below a folder of that name.
+  external: /^\.\.\/\.\.\/sandbox\//,
   onLog: (_level, log) => {
     throw new Error(log.message);
   },

@@ -88,9 +88,8 @@ export function approvalOf(id: string, action: string, operator: string): Offer 
 }
 
 function part(name: string, lines: readonly string[]): readonly string[] {
-  return lines.length === 0
-    ? []
-    : [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
+  if (lines.length === 0) return [];
+  return [`${name}:`, ...lines.map((line) => wrapped(line, '  ', '    '))];
 }
 
 function linesOf(view: View): readonly string[] {

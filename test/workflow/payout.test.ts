@@ -251,6 +251,16 @@ describe('a rail that does not call back', () => {
   });
 });
 
+/** Runs a payout that a regular activity submits, until the bank has settled it. */
+async function driveByRegularActivity(script: ScriptedPayout): Promise<void> {
+  await drive(script, async (handle) => {
+    await untilSent();
+    expect(await scheduledIn(handle)).toEqual(['submitPayouts']);
+    await report(script, 'settled');
+    await handle.result();
+  });
+}
+
 describe('a submission', () => {
   it('whose outcome is unknown is repeated until the rail answers', async () => {
     const script = scripted({
@@ -323,12 +333,7 @@ describe('a submission', () => {
   it('that was begun before is no part of a workflow task, in which commands would wait for it', async () => {
     const script = scripted();
     script.row = { ...script.row, status: 'processing', isSubmitted: true };
-    await drive(script, async (handle) => {
-      await untilSent();
-      expect(await scheduledIn(handle)).toEqual(['submitPayouts']);
-      await report(script, 'settled');
-      await handle.result();
-    });
+    await driveByRegularActivity(script);
     expect(script.callsOf('submitPayouts').length).toBe(1);
   });
 
@@ -339,12 +344,7 @@ describe('a submission', () => {
         return script.move('sent');
       },
     });
-    await drive(script, async (handle) => {
-      await untilSent();
-      expect(await scheduledIn(handle)).toEqual(['submitPayouts']);
-      await report(script, 'settled');
-      await handle.result();
-    });
+    await driveByRegularActivity(script);
     expect(script.callsOf('submitPayouts').length).toBe(2);
   });
 });
