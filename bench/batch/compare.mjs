@@ -83,7 +83,7 @@ const problems = Object.entries(results).flatMap(([name, result]) =>
   result.problems.map((problem) => `${name}: ${problem}`),
 );
 if (problems.length > 0) {
-  console.error(['No figures, for what was carried is not right:', ...problems].join('\n  '));
+  console.error(['No figures, because the payouts are wrong:', ...problems].join('\n  '));
   process.exitCode = 1;
 } else {
   console.log(report(results, machine));

@@ -92,14 +92,18 @@ const result = await withBench(values.data, async (bench) => {
   const isBeside = ({ startMs, ms }) =>
     intakes.every(({ fromMs, toMs }) => startMs + ms < fromMs || startMs > toMs);
   const busy = figures(answers);
-  const carried = figures(answers.filter(isBeside));
+  const afterIntake = figures(answers.filter(isBeside));
   const ratioOf = ({ p95Ms }) => p95Ms / idle.p95Ms;
-  return { idle, busy, carried, ...ended, p95Ratio: ratioOf(busy), p95Carried: ratioOf(carried) };
+  return {
+    ...{ idle, busy, afterIntake, ...ended },
+    ...{ p95Ratio: ratioOf(busy), p95AfterIntake: ratioOf(afterIntake) },
+  };
 });
 
 console.log(heading(machine));
-for (const name of ['idle', 'busy', 'carried']) {
-  const { p50Ms, p95Ms, mostMs, pending } = result[name];
+const names = { idle: 'idle', busy: 'busy', afterIntake: 'busy, after the intake' };
+for (const [key, name] of Object.entries(names)) {
+  const { p50Ms, p95Ms, mostMs, pending } = result[key];
   console.log(
     `${name}: p50 ${p50Ms.toFixed(1)} ms, p95 ${p95Ms.toFixed(1)} ms, slowest ${mostMs.toFixed(1)} ms; ` +
       `${pending} of ${samples} were answered as pending`,
@@ -108,7 +112,7 @@ for (const name of ['idle', 'busy', 'carried']) {
 console.log(
   `p95 while batches of ${items} ran (${result.batches} sent, ${result.settled} items settled ` +
     `meanwhile): ${result.p95Ratio.toFixed(2)} times that of an idle system; ` +
-    `without the moments in which a batch was being taken in: ${result.p95Carried.toFixed(2)} times`,
+    `without the samples during the intake of a batch: ${result.p95AfterIntake.toFixed(2)} times`,
 );
 if (values.json !== undefined) {
   await writeFile(values.json, `${JSON.stringify({ ...machine, items, ...result }, null, 2)}\n`);

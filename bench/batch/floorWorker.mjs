@@ -91,7 +91,7 @@ const activities = {
          where p.id = t.id`;
       await post(tx, 'accept', priced, [[1, 2, 'USD', ({ amount }) => amount]]);
     }),
-  carry: async (group) => {
+  pay: async (group) => {
     const rows = await sql`select * from payouts where ${inGroup(group)}`;
     const answers = await rail.submit(
       rows.map(({ id, receive, reference }) => ({

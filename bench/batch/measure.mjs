@@ -12,10 +12,10 @@ const pollIntervalMs = 200;
 async function waitForWebhooks({ sinkUrl }, customer, payouts) {
   const deadline = Date.now() + limitMs(payouts);
   for (;;) {
-    const heard = await (await fetch(`${sinkUrl}/${customer.name}`)).json();
-    if (heard.payouts >= payouts) return heard;
+    const received = await (await fetch(`${sinkUrl}/${customer.name}`)).json();
+    if (received.payouts >= payouts) return received;
     if (Date.now() > deadline) {
-      throw new Error(`${customer.name}: ${heard.payouts} of ${payouts} webhooks have come.`);
+      throw new Error(`${customer.name}: ${received.payouts} of ${payouts} webhooks have come.`);
     }
     await delay(pollIntervalMs);
   }
@@ -40,7 +40,7 @@ export async function timeWay({ bench, database, customer, warmup, payouts, prep
   const startedAtMs = Date.now();
   const figures = await send(payouts);
   const answeredAfterMs = Date.now() - startedAtMs;
-  const heard = await waitForWebhooks(bench, customer, warmup + payouts);
+  const received = await waitForWebhooks(bench, customer, warmup + payouts);
   const [{ settled, lastAt }] = await database`
     select count(*)::int as settled, max(settled_at) as last_at from payouts
      where account_id = ${customer.accountId} and status = 'settled'`;
@@ -48,7 +48,7 @@ export async function timeWay({ bench, database, customer, warmup, payouts, prep
     throw new Error(`${customer.name}: ${settled} of ${warmup + payouts} payouts are settled.`);
   }
   const settledSeconds = (lastAt.getTime() - startedAtMs) / 1_000;
-  const announcedSeconds = (heard.lastAtMs - startedAtMs) / 1_000;
+  const announcedSeconds = (received.lastAtMs - startedAtMs) / 1_000;
   return {
     payouts,
     startedAtMs,
@@ -101,9 +101,9 @@ export async function countTransitions(temporal, sinceMs) {
  */
 export async function check({ bench, database, customer, journal, payouts }) {
   const problems = [];
-  const heard = await (await fetch(`${bench.sinkUrl}/${customer.name}`)).json();
-  if (heard.payouts !== payouts) {
-    problems.push(`${heard.payouts} payouts were announced, not ${payouts}`);
+  const received = await (await fetch(`${bench.sinkUrl}/${customer.name}`)).json();
+  if (received.payouts !== payouts) {
+    problems.push(`${received.payouts} payouts were announced, not ${payouts}`);
   }
   const rows = await database`select id from payouts where account_id = ${customer.accountId}`;
   const facts = await countFacts(journal);
@@ -119,7 +119,7 @@ export async function check({ bench, database, customer, journal, payouts }) {
     select count(*)::int as parked from payouts
      where account_id = ${customer.accountId} and attention_at is not null`;
   if (parked > 0) problems.push(`${parked} payouts wait for a person`);
-  return { problems, duplicates: heard.duplicates };
+  return { problems, duplicates: received.duplicates };
 }
 
 /** Returns a problem for each currency in which the ledger does not sum to zero. */

@@ -84,7 +84,7 @@ async function checkItems({ database, journal }, id, problems) {
     select subject_id, type from events
      where subject_id in (select id from payouts where batch_id = ${id})
      group by subject_id, type having count(*) > 1`;
-  if (repeated.length > 0) problems.push(`${repeated.length} events were told more than once`);
+  if (repeated.length > 0) problems.push(`${repeated.length} events were announced more than once`);
   const transfers = rows.reduce((sum, row) => sum + (facts.get(`transfer ${row.id}`) ?? 0), 0);
   return { rows: rows.length, transfers };
 }

@@ -3,11 +3,11 @@
 import { createServer } from 'node:http';
 
 /** @type {Map<string, { payouts: Set<string>, duplicates: number, lastAtMs: number }>} */
-const heard = new Map();
+const received = new Map();
 
 function of(name) {
-  const known = heard.get(name) ?? { payouts: new Set(), duplicates: 0, lastAtMs: 0 };
-  heard.set(name, known);
+  const known = received.get(name) ?? { payouts: new Set(), duplicates: 0, lastAtMs: 0 };
+  received.set(name, known);
   return known;
 }
 
