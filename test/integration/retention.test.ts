@@ -52,7 +52,7 @@ describe('how long rows are kept', () => {
     const lines = kept.map(([names, { rows, days, years, after }]) => {
       const tables = names.replaceAll(/\w+/g, '`$&`');
       const time = days === undefined ? `${years} years` : `${days} days`;
-      return `| ${tables} | ${rows} | ${after === undefined ? 'for ever' : `${time} after ${after}`} |`;
+      return `| ${tables} | ${rows} | ${after === undefined ? 'forever' : `${time} after ${after}`} |`;
     });
     const table = ['| Table | Rows | Kept |', '| --- | --- | --- |', ...lines, ''].join('\n');
     expect(readFileSync(path, 'utf8')).toContain(`\n\n${table}\n`);
