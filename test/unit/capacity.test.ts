@@ -16,6 +16,8 @@ function figureOf(text: string, name: string): number {
   return Number.parseFloat(line?.slice(34).trim() ?? '');
 }
 
+const numberIn = (text: string) => Number(text.replaceAll(',', ''));
+
 describe('the capacity model', () => {
   it('prints the output that docs/capacity.md shows, and so does its simulation', () => {
     const shown = guide.matchAll(/```sh\nnode (tools\/\S+) (.+)\n```\n\n```\n([^`]+)```/g);
@@ -52,14 +54,32 @@ describe('the capacity model', () => {
 
   it('uses the figures of the pages that it cites', () => {
     const performance = readFileSync(`${root}docs/performance.md`, 'utf8');
-    const operations = readFileSync(`${root}docs/operations.md`, 'utf8');
     expect(performance).toContain(
       'Corridor took 72 ms, of which PostgreSQL (17 ms) and the API (6 ms)',
     );
     expect(performance).toContain('| history events, state transitions | 21, 10 | 14, 6 |');
     expect(performance).toContain('8.9 kB of write-ahead log');
     expect(performance).toContain('| 10,000 | 5.88 s | 2.58 s | 2.3 | 0.94 ms | 2.2 |');
-    expect(operations).toMatch(/To delete a row takes\s+4 µs/);
+    expect(guide).toContain('To delete a row takes 4 µs');
+  });
+
+  it('has the size of a payout that docs/operations.md has measured', () => {
+    const operations = readFileSync(`${root}docs/operations.md`, 'utf8');
+    const [, measured = ''] = operations.split('| Table | Rows, bytes | Indexes, bytes |\n');
+    const rows = measured.split('\n\n')[0]?.match(/^\| `.*/gm) ?? [];
+    const sizeOf = (row: string) => {
+      const [, , ofRows = '', ofIndexes = ''] = row.split('|');
+      return numberIn(ofRows) + numberIn(ofIndexes);
+    };
+    const isDeliveries = (row: string) => row.startsWith('| `deliveries` |');
+    const sum = (some: readonly string[]) => some.reduce((all, row) => all + sizeOf(row), 0);
+    const kept = sum(rows.filter((row) => !isDeliveries(row)));
+    const retained = sum(rows.filter(isDeliveries));
+    const [, forever = '', days = ''] = /\| (\S+) bytes forever, (\S+) for 30/.exec(guide) ?? [];
+    expect([kept, retained]).toEqual([numberIn(forever), numberIn(days)]);
+    const inputs = run('--help');
+    expect(inputs).toMatch(new RegExp(`--kept-bytes +${kept} `));
+    expect(inputs).toMatch(new RegExp(`--retained-bytes +${retained} `));
   });
 
   it('agrees with the simulation on the throughput of a core', () => {
