@@ -12,14 +12,14 @@ import { startCallbacks } from './bank/callbacks.js';
 import { randomId } from './bank/clearing.js';
 import { caller } from './demo/caller.js';
 
-/** How to make a payout need a person: what to order from the bank, and what to do then. */
+/** How to make a payout need an operator: what to order from the bank, and what to do then. */
 type Kind = {
   readonly reference: string;
   /** The status to wait for before the next step; by default any but `pending`. */
   readonly until?: PayoutStatus;
   /** The false report that the bank then sends. */
   readonly report?: Pick<CallbackEvent, 'type' | 'code'> & { readonly percent: bigint };
-  /** How long it takes until the payout needs a person; by default no time. */
+  /** How long it takes until the payout needs an operator; by default no time. */
   readonly wait?: { readonly rehearsal: string; readonly usual: string };
 };
 
@@ -69,7 +69,7 @@ const pauseMs = 100;
 /** A deadline further away than this means that the stack was not started with --rehearsal. */
 const patienceMs = 10 * 60_000;
 
-/** Creates a payout on the local stack that needs a person, and prints what to do. Returns the exit code. */
+/** Creates a payout that needs an operator on the local stack. Prints what to do; returns the exit code. */
 export async function rehearse(directory: string, kind: string): Promise<number> {
   if (!isKind(kind)) {
     if (kind !== '') throw new UsageError(`corridor rehearse expects one of ${names.join(', ')}.`);
@@ -92,7 +92,7 @@ export async function rehearse(directory: string, kind: string): Promise<number>
     if (report !== undefined) await reportAs(stack, secrets, row, report);
     if (kind === 'unexpected_failure') await breakDown(database, stack, row);
     const isRehearsal = (row.settleBy?.getTime() ?? 0) - Date.now() < patienceMs;
-    console.log(wait === undefined ? 'It needs a person now.' : timeOf(wait, isRehearsal));
+    console.log(wait === undefined ? 'It needs an operator now.' : timeOf(wait, isRehearsal));
     console.log(`Next      corridor payouts list\n          corridor payouts show ${id}`);
     return 0;
   } finally {
@@ -102,8 +102,8 @@ export async function rehearse(directory: string, kind: string): Promise<number>
 
 function timeOf({ rehearsal, usual }: NonNullable<Kind['wait']>, isRehearsal: boolean): string {
   return isRehearsal
-    ? `It needs a person after ${rehearsal}: until then corridor payouts show lists the current attempts.`
-    : `It needs a person after ${usual}. With corridor start --rehearsal that takes ${rehearsal}.`;
+    ? `It needs an operator after ${rehearsal}: until then corridor payouts show lists the current attempts.`
+    : `It needs an operator after ${usual}. With corridor start --rehearsal that takes ${rehearsal}.`;
 }
 
 async function sendPayout(stack: z.infer<typeof stackShape>, reference: string): Promise<string> {

@@ -13,7 +13,7 @@ const attemptsBeforeBug = 10;
 
 /**
  * Runs a ledger step. An outage of the database is retried without end. Any other step that has
- * failed ten times has a bug and fails for good, so that the payout is parked for a person
+ * failed ten times has a bug and fails for good, so that the payout is parked for an operator
  * instead of being retried silently for ever.
  */
 export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {

@@ -39,7 +39,7 @@ export function ledgerActivities(deps: LedgerDeps) {
     applyRailEvents: (input: DriverInput): Promise<readonly PayoutSnapshot[]> =>
       step((sql) => applyFacts(sql, deps.factRules, input)),
 
-    /** Parks a payout for a person. */
+    /** Parks a payout for an operator. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>
       transaction(database, async (sql) => {
         const rows = await lockPayouts(sql, driver, [id]);

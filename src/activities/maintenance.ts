@@ -157,7 +157,7 @@ async function wakeOverdueChunks(database: Database, temporal: Client): Promise<
 
 type RateDeps = Pick<MaintenanceDeps, 'database' | 'rateSource' | 'log'>;
 
-/** Stores the rates of the source, and logs those that wait for a person to accept them. */
+/** Stores the rates of the source, and logs those that wait for an operator to accept them. */
 async function refreshRates({ database, rateSource, log }: RateDeps): Promise<void> {
   const waiting = await storeRates(database, rateSource, await rateSource.fetch());
   for (const { id, ...rate } of waiting) {

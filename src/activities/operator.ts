@@ -200,7 +200,7 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
       'The payout was sent or its case changed meanwhile; the command is evaluated again.',
     );
   }
-  // Unparked first: a fact that needs a person parks the payout again.
+  // Unparked first: a fact that needs an operator parks the payout again.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
   if (decision.fact !== undefined) {
     await applyFacts(sql, rules, { driver, ids: [id] }, new Map([[id, decision.fact]]));
@@ -253,7 +253,7 @@ function reportOf(
   snapshot: PayoutSnapshot | undefined,
 ): Pick<OperatorResult, 'outcome' | 'detail'> {
   const again = decision.unparks === true ? snapshot?.attention : undefined;
-  const needs = again ? ` It needs a person again: ${again.detail}` : '';
+  const needs = again ? ` It needs an operator again: ${again.detail}` : '';
   if (decision.expectedStatus !== undefined && snapshot?.status !== decision.expectedStatus) {
     return { outcome: 'refused', detail: `The payout is ${snapshot?.status}.${needs}` };
   }

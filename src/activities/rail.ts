@@ -207,7 +207,7 @@ async function cancelWithheld(
   deliverer.begin(await bulkTransaction(database, toCancel.length, work));
 }
 
-/** Records the facts, and parks payouts that need a person, in one transaction. */
+/** Records the facts, and parks payouts that need an operator, in one transaction. */
 async function record(
   { database, factRules }: RailDeps,
   input: SubmitInput,
@@ -222,7 +222,7 @@ async function record(
   });
 }
 
-/** Returns why a person is needed: the key cannot be sent again, or the rail's time is over. */
+/** Returns why an operator is needed: the key cannot be sent again, or the rail's time is over. */
 function attentionFor(
   { status, settleInMs }: PayoutSnapshot,
   result: Submitted | undefined,

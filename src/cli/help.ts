@@ -82,13 +82,13 @@ const title = 'corridor: cross-currency payouts\n';
 
 const ending = `
 corridor help COMMAND explains a command, with examples. Commands that change
-something require --reason TEXT, for the audit log. --json prints a list or an
-object for scripts, with amounts in minor units.
+something need --reason TEXT. --json prints JSON, with amounts in minor units.
 
-All but start, demo and listen use DATABASE_URL, TEMPORAL_ADDRESS and
-CORRIDOR_OPERATOR_KEY, or the stack that runs in --data DIR (.corridor).
-corridor operators add shows the key; CORRIDOR_OPERATOR_KEY_FILE may name a
-file that contains it.
+Commands on a deployment need DATABASE_URL (a login of corridor_operator),
+TEMPORAL_ADDRESS, and your key in CORRIDOR_OPERATOR_KEY or in the file that
+CORRIDOR_OPERATOR_KEY_FILE names. Without DATABASE_URL they use the stack in
+--data DIR (.corridor). An admin gives you a key with corridor operators add;
+migrate, operators first (both with the owner's login) and doctor need none.
 
 Exit codes: 0 done; 1 refused, no such object, or a problem was found;
 2 wrong usage; 3 not configured, or not reachable.`;

@@ -162,7 +162,7 @@ export type BatchProgress = {
   readonly count: number;
   /** Items that the batch's workflow has yet to decide. */
   readonly undecided: number;
-  /** IDs of items that wait for a person, at most ten. */
+  /** IDs of items that wait for an operator, at most ten. */
   readonly parked: readonly string[];
 };
 

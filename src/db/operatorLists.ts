@@ -33,7 +33,7 @@ function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
 }
 
 /**
- * Returns payouts that wait for a person, and those submitted more than a minute ago without a response.
+ * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response.
  * The latter are found by their wake time if they have their own workflow, or else by their open batch.
  */
 export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly PayoutRow[]> {

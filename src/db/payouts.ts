@@ -317,7 +317,7 @@ export async function movePayouts(
                     where stated.at >= coalesce(p.submit_started_at, p.requested_at))) end,
            returned_minor = coalesce(t.returned_minor, p.returned_minor),
            applied_facts = p.applied_facts || t.applied_facts::bigint[],
-           -- A payout that only waited for the rail to speak no longer needs a person.
+           -- A payout that only waited for the rail to speak no longer needs an operator.
            attention_reason = case when t.ends_wait then null else p.attention_reason end,
            attention_detail = case when t.ends_wait then null else p.attention_detail end,
            attention_at = case when t.ends_wait then null else p.attention_at end,
@@ -401,7 +401,7 @@ export async function claimOverduePayouts(sql: Sql): Promise<readonly WakeablePa
 }
 
 /**
- * Postpones woken payouts that only wait, for the rail or a person, by an hour; their workflows set an
+ * Postpones woken payouts that only wait, for the rail or an operator, by an hour; their workflows set an
  * earlier time themselves if necessary. Final payouts are no longer due. Locked payouts stay due, because
  * they are being moved or a fact about them is being stored. Call it in a transaction.
  */

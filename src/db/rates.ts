@@ -42,7 +42,7 @@ function changeRates<T>(database: Database, work: (sql: Sql) => Promise<T>): Pro
 
 /**
  * Stores a provider's rates unless they are older than its previous ones, puts those into use that have
- * not jumped, and returns the rates that wait for a person. The database rejects any provider but the
+ * not jumped, and returns the rates that wait for an operator. The database rejects any provider but the
  * pinned one, test figures if there is a live account, and rates from the future.
  */
 export async function storeRates(

@@ -17,7 +17,7 @@ const wakeAfterMs = {
   woken: 15_000,
   /** Accepted by the rail. The workflow polls after a minute of silence and postpones this each time. */
   sent: 90_000,
-  /** Waiting for a person, or polled hourly. Waking only matters if the workflow was terminated. */
+  /** Waiting for an operator, or polled hourly. Waking only matters if the workflow was terminated. */
   resting: 60 * 60_000,
 } as const;
 

@@ -82,7 +82,7 @@ export const attentionReasons = {
   paid_after_release: 'The rail paid although the hold was released; the money is in suspense.',
   outcome_unknown: 'The rail gives no definite answer, and its key can no longer be repeated.',
   settle_by_passed: 'The rail has confirmed neither settlement nor failure in its time.',
-  return_short: 'The rail returned much less than was sent; a person decides what that means.',
+  return_short: 'The rail returned much less than was sent; an operator decides what that means.',
   unexpected_failure: 'A step failed in a way the workflow has no answer to.',
 } as const;
 

@@ -142,12 +142,12 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
 function unneeded(standing: Standing): string {
   const { status, isSubmitted } = standing;
   const wait = waitOf(standing);
-  if (wait === undefined) return `The payout does not need a person: it is ${status}.`;
+  if (wait === undefined) return `The payout does not need an operator: it is ${status}.`;
   const only =
     status === 'processing' && isSubmitted
       ? ' Only cancel can end it sooner: it asks the bank to void the order.'
       : '';
-  return `The payout is not parked, so it does not need a person. ${wait.waitsFor}${only}`;
+  return `The payout is not parked, so it does not need an operator. ${wait.waitsFor}${only}`;
 }
 
 /** A command that may currently be accepted, and its effect. */
@@ -243,7 +243,7 @@ export function detailsOf(
   const offers = offersOf(standing, attentionReason === 'paid_after_release');
   return [
     `**${order}**, account \`${accountId}\``,
-    attentionReason === null ? `Status: ${status}.` : `**Needs a person: ${attentionReason}**`,
+    attentionReason === null ? `Status: ${status}.` : `**Needs an operator: ${attentionReason}**`,
     ...(wait === undefined ? [] : [`${wait.waitsFor} Who can act: ${wait.who}.`]),
     ...(found === '' || found === wait?.waitsFor ? [] : [found]),
     ...(offers.length === 0 ? [] : ['Available commands:', offers.map(offerLine).join('\n')]),

@@ -152,7 +152,7 @@ async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
     return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
   } catch (error) {
     // A bug triggered by one item must not hold up the others: each gets its own workflow, and
-    // those that fail there are parked for a person.
+    // those that fail there are parked for an operator.
     log.error('a chunk could not be decided as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
   }

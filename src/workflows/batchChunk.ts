@@ -12,7 +12,7 @@ const longestPauseMs = 15 * 60_000;
 
 /**
  * Processes the payouts of a chunk together, from submission to their final status. A payout that
- * needs a person, or whose answer does not come, gets its own workflow. This workflow works from the
+ * needs an operator, or whose answer does not come, gets its own workflow. This workflow works from the
  * rows, so it may be started at any moment and any number of times. It ends when nothing of the chunk
  * is open, and the next event of the rail starts it again.
  */
@@ -76,7 +76,7 @@ async function applyEvents(chunk: Chunk): Promise<ChunkCounts> {
     return await batchLedger.applyChunkEvents(chunk);
   } catch (error) {
     // A bug triggered by one payout must not hold up the others: each gets its own workflow, and
-    // those that fail there are parked for a person.
+    // those that fail there are parked for an operator.
     log.error('a chunk could not be settled as one', { ...chunk, error });
     return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
   }

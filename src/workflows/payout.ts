@@ -51,7 +51,7 @@ type PayoutRun = {
 /**
  * Processes one payout from the decision to its final status. It reads the row first and continues
  * from there, so it may be started at any moment and any number of times. It never fails while the
- * payout holds money: it parks what it cannot resolve for a person.
+ * payout holds money: it parks for an operator what it cannot resolve.
  */
 export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 'superseded'> {
   const run: PayoutRun = {

@@ -229,7 +229,7 @@ describe('text that a bank sends in place of a code', () => {
     expect(parked.attentionDetail).toBe('The rail rejected (NARR) a payout that is settled.');
     const kept = await eventually('the workflow shows the payout', 20_000, async () => {
       const text = await keptByTemporal(id);
-      return text.includes('Needs a person') ? text : undefined;
+      return text.includes('Needs an operator') ? text : undefined;
     });
     expect(kept).not.toContain(iban);
     await operate(system, id, 'settle', { evidence: 'the bank was called' });

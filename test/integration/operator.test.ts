@@ -145,7 +145,7 @@ describe('operators', () => {
     expect((await findPayoutById(system.database, id))?.status).toBe('sent');
   });
 
-  it('must give a reason, and cannot retry a payout that does not need a person', async () => {
+  it('must give a reason, and cannot retry a payout that does not need an operator', async () => {
     const id = await park('simulate: never settle');
     const retry = { kind: 'retryNow' } as const;
     await expect(command(system, id, retry, '')).rejects.toThrow();
@@ -155,7 +155,7 @@ describe('operators', () => {
     expect((await findPayoutById(system.database, id))?.settleBy?.toISOString()).toBe(until);
     expect(await command(system, id, retry)).toMatchObject({
       outcome: 'refused',
-      detail: expect.stringContaining('does not need a person'),
+      detail: expect.stringContaining('does not need an operator'),
     });
   });
 

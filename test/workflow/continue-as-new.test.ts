@@ -160,7 +160,7 @@ describe('a payout', () => {
   const notParked = {
     needsAttention: false,
     reason: undefined,
-    details: expect.not.stringContaining('Needs a person'),
+    details: expect.not.stringContaining('Needs an operator'),
   };
   const dayMs = 24 * 60 * 60 * 1000;
 
@@ -198,11 +198,11 @@ describe('a payout', () => {
     await drive(script, async () => {
       await there;
       const before = await untilNewRun(script.id, wake(script));
-      await eventually('the new run shows the same details', patienceMs, async () =>
-        waiting.shown === parked && !(await shownOf(script.id)).details.includes('Needs a person')
-          ? undefined
-          : true,
-      );
+      await eventually('the new run shows the same details', patienceMs, async () => {
+        if (waiting.shown !== parked) return true;
+        const { details } = await shownOf(script.id);
+        return details.includes('Needs an operator') ? true : undefined;
+      });
       expect(await shownOf(script.id)).toMatchObject({ ...waiting.shown, account: 'acc_1' });
       await settle(script);
       expect(await shownOf(script.id)).toMatchObject(notParked);

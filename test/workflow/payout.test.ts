@@ -223,12 +223,12 @@ describe('a rail that does not call back', () => {
     });
   });
 
-  it('needs a person after the deadline, and the payout settles when the rail reports at last', async () => {
+  it('needs an operator after the deadline, and the payout settles when the rail reports at last', async () => {
     const script = scripted();
     await drive(script, async (handle) => {
       expect(await shownTo(handle)).toMatchObject({
         needsAttention: false,
-        details: expect.not.stringContaining('Needs a person'),
+        details: expect.not.stringContaining('Needs an operator'),
       });
       await server.sleep(5 * dayMs - minuteMs);
       expect(script.callsOf('parkPayout')).toEqual([]);
