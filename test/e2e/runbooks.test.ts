@@ -188,9 +188,9 @@ async function serveRates() {
   return Object.assign(served, { server, url });
 }
 
-it('The source of rates is dead', async () => {
+it('The rate source is down', async () => {
   const { client, item } = customer;
-  const walk = await runbook('The source of rates is dead', { URL: `${rates.url}/rates.json` });
+  const walk = await runbook('The rate source is down', { URL: `${rates.url}/rates.json` });
   rates.isDead = true;
   const refused = await client('POST /v1/payouts', { form: item('Too old') });
   expect(refused).toMatchObject({ status: 503, body: { code: 'rate_unavailable' } });
@@ -223,7 +223,7 @@ describe.concurrent('concurrently:', () => {
     expect((await client(`GET /v1/payouts/${id}`)).body).toMatchObject({ status: 'settled' });
   });
 
-  it('An endpoint is dead', async () => {
+  it('An endpoint fails', async () => {
     const owner = await openCustomer();
     const receiver = await startReceiver();
     const events = ['*'];
@@ -233,7 +233,7 @@ describe.concurrent('concurrently:', () => {
       run: (command: string) => shell.run(command, { CORRIDOR_API_KEY: owner.apiKey }),
     };
     const start = { ENDPOINT: /\bwe_\w+/, ACCOUNT: /\bacc_\w+/, TIME: new Date().toISOString() };
-    const walk = await runbook('An endpoint is dead', start, own);
+    const walk = await runbook('An endpoint fails', start, own);
     receiver.answerWith(500);
     const paid = Array.from({ length: 12 }, (_, n) => owner.pay(`Dead ${n}`));
     const ids = await Promise.all(paid);
