@@ -12,6 +12,18 @@ describe('docs/operations.md', () => {
   it.each(Object.entries(attentionReasons))('explains %s as the code does', (reason, meaning) => {
     expect(operations).toContain(`| \`${reason}\` | ${meaning} | `);
   });
+
+  it('names every setting of the processes', () => {
+    const settings = read('src/config.ts').match(/^ {2}[A-Z][A-Z0-9_]+(?=:)/gm) ?? [];
+    expect(settings.length).toBeGreaterThan(40);
+    const isNamed = (name: string) => new RegExp(`\\b${name}\\b`).test(operations);
+    // The others are for a local stack.
+    expect(settings.map((name) => name.trim()).filter((name) => !isNamed(name))).toEqual([
+      'TEMPORAL_CLI_PATH',
+      'XDG_CACHE_HOME',
+      'PATH',
+    ]);
+  });
 });
 
 /** A row of "One payout, file by file": functions of a file, in the order of their calls. */
