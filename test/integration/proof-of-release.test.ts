@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { accept } from '../../src/activities/acceptance.js';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
@@ -16,6 +17,7 @@ import { chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
 import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
+import { createRails } from '../../src/rails/registry.js';
 import { eventually } from '../assertions/eventually.js';
 import { postingsOf } from '../assertions/postings.js';
 import { type Manners, ScriptedBank } from '../fakes/scriptedRail.js';
@@ -24,11 +26,12 @@ import { attempt, drowsy, Hold } from '../fixtures/attempt.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
 import { signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
-import { requestPayout } from '../fixtures/requestPayout.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   storeReferenceRates,
   unbalancedCurrencies,
+  untilLockWaits,
   withoutTriggers,
 } from '../servers/database.js';
 
@@ -183,15 +186,20 @@ async function settleInMs(id: string): Promise<number> {
   return Number(row?.settleInMs ?? 0n);
 }
 
-/** The accepted items of a batch, 10.00 USD each, which are not at the bank yet. */
-async function acceptedItems(count: number) {
+/** The undecided items of a batch, 10.00 USD each. */
+async function requestedItems(count: number) {
   const { account } = await createTestAccount(time.database);
   const batchId = await requestBatch(time.database, account.id, { count });
-  const chunk = { batchId, number: 0 };
-  await attempt(() => activities().acceptChunk({ ...chunk, workflowAgeMs: 0 }));
   const items = await time.database<{ id: string }[]>`
     select id from payouts where batch_id = ${batchId} order by batch_index`;
-  return { chunk, ids: items.map(({ id }) => id) };
+  return { chunk: { batchId, number: 0 }, ids: items.map(({ id }) => id) };
+}
+
+/** The accepted items of a batch, which are not at the bank yet. */
+async function acceptedItems(count: number) {
+  const items = await requestedItems(count);
+  await attempt(() => activities().acceptChunk({ ...items.chunk, workflowAgeMs: 0 }));
+  return items;
 }
 
 describe('the bank’s time limit counts from the last submission', () => {
@@ -1304,6 +1312,22 @@ describe('a fact that is being stored', () => {
     });
     expect(await rowOf(id)).toMatchObject({ status: 'returned', driver: id });
   });
+});
+
+it('an item is canceled by a request that comes while it is being accepted', async () => {
+  const { chunk, ids } = await requestedItems(1);
+  const id = exactlyOne(ids[0]);
+  const deps = { rails: createRails([bank.rail()]), rateMaximumAgeMs };
+  let taking: ReturnType<typeof takeOver> | undefined;
+  await transaction(time.worker, async (sql) => {
+    await accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs: 0 });
+    taking = takeOver(time.database, id);
+    await untilLockWaits(time.database, 'the request waits for the decision', 20_000);
+  });
+  expect(await taking).toEqual({ isUndecided: false });
+  expect(await rowOf(id)).toMatchObject({ status: 'processing', driver: id });
+  expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
+  await expectEnd(id, 'canceled', released);
 });
 
 it('a payout is not canceled by a request that is more than an hour old', async () => {
