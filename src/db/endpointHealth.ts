@@ -59,7 +59,10 @@ export async function recordHealth(
 ): Promise<readonly Pick<Attempted, 'endpointId' | 'url'>[]> {
   const sent = results.filter(({ latencyMs }) => latencyMs !== null);
   const byEndpoint = Map.groupBy(sent, ({ endpointId, url }) => `${endpointId} ${url}`);
-  const tallies = [...byEndpoint.values()].flatMap(tallyOf);
+  // In the order of the endpoints, so that two runs that attempt the same ones cannot deadlock.
+  const tallies = [...byEndpoint.values()]
+    .flatMap(tallyOf)
+    .toSorted((a, b) => (a.endpointId < b.endpointId ? -1 : 1));
   if (tallies.length === 0) return [];
   // Use the database's clock, because a worker's clock may be wrong by days.
   const rows = await sql<{ endpointId: string; url: string; isOver: boolean }[]>`

@@ -1,7 +1,8 @@
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { transaction } from '../../src/db/client.js';
 import { claimDueDeliveries } from '../../src/db/deliveries.js';
-import { failuresToPause } from '../../src/db/endpointHealth.js';
+import { failuresToPause, recordHealth } from '../../src/db/endpointHealth.js';
 import { newId } from '../../src/db/id.js';
 import { redeliverFailed } from '../../src/db/redelivery.js';
 import {
@@ -19,7 +20,12 @@ import { startDeliveryWorker } from '../fixtures/deliveryWorker.js';
 import { keyring } from '../fixtures/keyring.js';
 import { runDeliveries, skip as skipTime } from '../fixtures/skippedDeliveries.js';
 import { recordEvents } from '../fixtures/webhookEvents.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  untilLockWaits,
+} from '../servers/database.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 
 let test: TestDatabase;
@@ -294,6 +300,31 @@ describe('an endpoint whose deliveries fail', { timeout: 60_000 }, () => {
     await openWorker().deliverDue(endpointId);
     expect(sink.requests()).toBe(before + 1);
   });
+});
+
+it('two runs that fail at the same endpoints in opposite orders are both counted', async () => {
+  const url = 'http://127.0.0.1:9/';
+  const { account } = await createTestAccount(test.database);
+  const made = [await addEndpoint(account.id, url), await addEndpoint(account.id, url)];
+  const [first = '', last = ''] = made.toSorted();
+  const fail = (...endpointIds: readonly string[]) => {
+    const failed = { url, status: 'pending', at: new Date(), latencyMs: 5 } as const;
+    const results = endpointIds.map((endpointId) => ({ ...failed, endpointId, isFailing: false }));
+    return recordHealth(test.worker, results);
+  };
+  const runs: ReturnType<typeof recordHealth>[] = [];
+  await transaction(test.database, async (sql) => {
+    await sql`select from webhook_endpoints where id = ${last} for no key update`;
+    // The first to wait is the first to go on: it must not need what the other one has locked.
+    runs.push(fail(last, first));
+    await untilLockWaits(test.database, 'the first run waits', 10_000);
+    runs.push(fail(first, last));
+    await untilLockWaits(test.database, 'both runs wait', 10_000, 2);
+  });
+  expect(await Promise.all(runs)).toEqual([[], []]);
+  const counted = await test.database`
+    select failures from webhook_endpoints where account_id = ${account.id}`;
+  expect([...counted]).toEqual([{ failures: 2 }, { failures: 2 }]);
 });
 
 it('a host gets at most 64 requests at once, whatever the number of accounts', async () => {

@@ -10,7 +10,6 @@ import { postEntries, setLimits } from '../../src/db/ledger.js';
 import { insertPayout } from '../../src/db/payouts.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import { createRails } from '../../src/rails/registry.js';
-import { eventually } from '../assertions/eventually.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
@@ -26,7 +25,7 @@ import {
   rateMaximumAgeMs,
   requestPayout,
 } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { createTestAccount, unbalancedCurrencies, untilLockWaits } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -105,12 +104,7 @@ function decide(driver: string, ids: readonly string[] = [driver]) {
 }
 
 const untilWaiting = (statements: number) =>
-  eventually(`${statements} statements wait for a lock`, 20_000, async () => {
-    const rows = await system.database`
-      select from pg_stat_activity
-       where datname = current_database() and wait_event_type = 'Lock'`;
-    return rows.count >= statements ? true : undefined;
-  });
+  untilLockWaits(system.database, `${statements} statements wait for a lock`, 20_000, statements);
 
 /** A payout of 1,250.00 at the live rate that waits for its driver. */
 async function pending(accountId: string, sourceCurrency: string, driver?: string) {

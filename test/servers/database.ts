@@ -168,12 +168,17 @@ export function withoutTimeouts<T>(database: Database, work: (sql: Sql) => Promi
   });
 }
 
-/** Waits until a statement in this database waits for a lock. */
-export async function untilLockWaits(sql: Sql, what: string, limitMs: number): Promise<void> {
+/** Waits until one statement in this database, or a number of them, waits for a lock. */
+export async function untilLockWaits(
+  sql: Sql,
+  what: string,
+  limitMs: number,
+  statements = 1,
+): Promise<void> {
   await eventually(what, limitMs, async () => {
     const waiting = await sql`
       select from pg_stat_activity
        where datname = current_database() and wait_event_type = 'Lock'`;
-    return waiting.count > 0 || undefined;
+    return waiting.count >= statements || undefined;
   });
 }
