@@ -29,7 +29,7 @@ export type RateProvider = { readonly provider: string; readonly isForTests: boo
 /** A rate that jumped and waits for an operator's decision, with the last accepted rate. */
 export type WaitingRate = CurrencyRate & { readonly lastPerEuro: string };
 
-/** An arbitrary number, but every change of rates must use the same one. */
+/** An arbitrary number, but every change of rates must use the same one, and so must live accounts. */
 const advisoryLock = 7_203_154_882;
 
 /** Runs one change of rates at a time, because each depends on the result of the previous one. */

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vites
 import { accept } from '../../src/activities/acceptance.js';
 import { startRates } from '../../src/activities/maintenance.js';
 import { decideWaitingRate, listRates, useProvider } from '../../src/cli/rates.js';
-import { exactlyOne, transaction } from '../../src/db/client.js';
+import { insertAccount } from '../../src/db/accounts.js';
+import { exactlyOne, type Sql, transaction } from '../../src/db/client.js';
 import { findPayoutById, insertPayout, type PayoutRow } from '../../src/db/payouts.js';
 import { findQuote } from '../../src/db/quotes.js';
 import {
@@ -30,7 +31,12 @@ import { QuietRail } from '../fakes/quietRail.js';
 import { called, environmentOf, signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  untilLockWaits,
+} from '../servers/database.js';
 
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
@@ -142,6 +148,33 @@ describe('figures for tests and live accounts', () => {
     await createTestAccount(test.database);
     await pinProvider(test.database, ecbProvider, by);
     expect((await open()).account.mode).toBe('live');
+  });
+
+  const live = { mode: 'live', name: 'Test', apiVersion: '2026-06-01' } as const;
+
+  it.each([
+    {
+      late: 'a provider of figures for tests',
+      first: (sql: Sql) => insertAccount(sql, live),
+      second: async () => storeRates(test.worker, referenceSource, await referenceSource.fetch()),
+      refusal: 'are for tests, and there are live accounts',
+    },
+    {
+      late: 'a live account',
+      first: (sql: Sql) => sql`
+        insert into rate_provider (provider, is_for_tests) values ('figures', true)`,
+      second: () => insertAccount(test.database, live),
+      refusal: 'the rates in use are figures for tests',
+    },
+  ])('exclude each other at the same moment: $late is refused if it is second', async (of) => {
+    let waiting: Promise<unknown> | undefined;
+    await transaction(test.database, async (sql) => {
+      await of.first(sql);
+      waiting = of.second();
+      waiting.catch(() => undefined);
+      await untilLockWaits(test.database, 'the second waits for the first', 5_000);
+    });
+    await expect(waiting).rejects.toThrow(of.refusal);
   });
 });
 
