@@ -273,7 +273,7 @@ export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> 
   const { count } = await sql`
     delete from deliveries where status <> 'pending' and (event_id, endpoint_id) in (
       select event_id, endpoint_id from deliveries
-       where event_id < ${idCutoff('event', retention.deliveries.days)} and status <> 'pending'
+       where event_id < ${await idCutoff(sql, 'event', retention.deliveries.days)} and status <> 'pending'
        order by event_id limit ${limit})`;
   return count;
 }
@@ -283,7 +283,7 @@ export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from delivery_attempts where (event_id, endpoint_id, at) in (
       select event_id, endpoint_id, at from delivery_attempts
-       where event_id < ${idCutoff('event', retention.delivery_attempts.days)}
+       where event_id < ${await idCutoff(sql, 'event', retention.delivery_attempts.days)}
        order by event_id limit ${limit})`;
   return count;
 }

@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import { exactlyOne, type Sql } from './client.js';
 
 const prefixes = {
   account: 'acc',
@@ -40,8 +41,10 @@ export function newId(kind: IdKind): string {
 }
 
 /** Returns the lower bound of IDs created in the last `days` days. Rows with smaller IDs have expired. */
-export function idCutoff(kind: IdKind, days: number): string {
-  return firstId(kind, Date.now() - days * 24 * 60 * 60_000);
+export async function idCutoff(sql: Sql, kind: IdKind, days: number): Promise<string> {
+  // Use the database's clock, because a worker's clock may be wrong by days.
+  const [row] = await sql<{ at: Date }[]>`select now() - make_interval(days => ${days}::int) as at`;
+  return firstId(kind, exactlyOne(row).at.getTime());
 }
 
 /** Returns the start of the IDs created at a time: earlier IDs are less than it, all others greater. */

@@ -117,7 +117,8 @@ export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Pro
 export async function purgeProbes(sql: Sql, limit: number): Promise<number> {
   const { count } = await sql`
     delete from webhook_probes where id in (
-      select id from webhook_probes where id < ${idCutoff('webhookProbe', retention.webhook_probes.days)}
+      select id from webhook_probes
+       where id < ${await idCutoff(sql, 'webhookProbe', retention.webhook_probes.days)}
        order by id limit ${limit})`;
   return count;
 }

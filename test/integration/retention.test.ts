@@ -1,14 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { maintenanceActivities } from '../../src/activities/maintenance.js';
+import { transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
 import { bindKeys, findKeys, purgeExpiredKeys } from '../../src/db/idempotency.js';
 import retention from '../../src/db/retention.json' with { type: 'json' };
+import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
+import { addProbe } from '../../src/db/webhookProbes.js';
 import { createRails } from '../../src/rails/registry.js';
 import { referenceSource } from '../../src/rates/reference.js';
+import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
+import { keyring } from '../fixtures/keyring.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -23,6 +28,17 @@ beforeAll(async () => {
   test = await createTestDatabase();
 });
 afterAll(() => test?.drop());
+
+function purge(): Promise<number> {
+  const activities = maintenanceActivities({
+    database: test.worker,
+    temporal: absentTemporal(),
+    rails: createRails([]),
+    rateSource: referenceSource,
+    log: pino({ level: 'silent' }),
+  });
+  return activities.purge();
+}
 
 type Kept = {
   readonly rows: string;
@@ -80,19 +96,12 @@ describe('a quote', () => {
     const unused = await quoteOf(account.id, '30 days 1 hour', false);
     const younger = await quoteOf(account.id, '29 days 23 hours', false);
     const used = await quoteOf(account.id, '400 days', true);
-    const activities = maintenanceActivities({
-      database: test.worker,
-      temporal: absentTemporal(),
-      rails: createRails([]),
-      rateSource: referenceSource,
-      log: pino({ level: 'silent' }),
-    });
-    expect(await activities.purge()).toBe(1);
+    expect(await purge()).toBe(1);
     const left = await test.database<{ id: string }[]>`
       select id from quotes where account_id = ${account.id} order by id`;
     expect(left.map(({ id }) => id)).toEqual([younger, used].toSorted());
     expect(left.map(({ id }) => id)).not.toContain(unused);
-    expect(await activities.purge()).toBe(0);
+    expect(await purge()).toBe(0);
   });
 
   it('cannot be deleted while it is used or may still be used', async () => {
@@ -110,6 +119,25 @@ describe('a quote', () => {
   });
 });
 
+it('a worker whose clock is a year ahead purges nothing early', async () => {
+  const { account } = await createTestAccount(test.database);
+  const [eventId, id] = [newId('event'), newId('webhookEndpoint')];
+  const endpoint = { id, accountId: account.id, url: 'http://127.0.0.1:9/', events: ['*'] };
+  const made = { ...endpoint, secret: createWebhookSecret(), apiVersion: '2026-06-01' };
+  await insertWebhookEndpoint(test.database, keyring, made);
+  await test.database`
+    insert into deliveries (event_id, endpoint_id, status) values (${eventId}, ${id}, 'delivered')`;
+  await test.database`
+    insert into delivery_attempts (event_id, endpoint_id, at) values (${eventId}, ${id}, now())`;
+  const probe = { ...endpoint, id: newId('webhookProbe'), endpointId: id, kind: 'test' } as const;
+  await transaction(test.database, (sql) => addProbe(sql, probe));
+  onTestFinished(() => {
+    vi.useRealTimers();
+  });
+  vi.setSystemTime(Date.now() + 365 * 24 * 60 * 60_000);
+  expect(await purge()).toBe(0);
+});
+
 it('the purge of expired keys keeps a key that is bound again meanwhile', async () => {
   const { account } = await createTestAccount(test.database);
   const binding = {
@@ -121,14 +149,14 @@ it('the purge of expired keys keeps a key that is bound again meanwhile', async 
   };
   await bindKeys(test.api, account.id, [binding], -1);
   const payout = { ...binding, route: 'POST /v1/payouts', objectId: 'po_1' };
-  let purge: Promise<number> | undefined;
+  let purging: Promise<number> | undefined;
   await test.api.begin(async (sql) => {
     expect(await bindKeys(sql, account.id, [payout], null)).toEqual([]);
-    purge = purgeExpiredKeys(test.worker, 10);
-    purge.catch(() => undefined);
+    purging = purgeExpiredKeys(test.worker, 10);
+    purging.catch(() => undefined);
     await untilLockWaits(test.database, 'the purge waits for the key', 10_000);
   });
-  expect(await purge).toBe(0);
+  expect(await purging).toBe(0);
   // A repeat of the payout's request finds the payout, and makes no second one.
   expect(await findKeys(test.api, account.id, ['k'])).toMatchObject([{ objectId: 'po_1' }]);
 });
