@@ -124,7 +124,7 @@ type Receiver = PayeeDetails & {
 };
 
 /** Finds the beneficiaries of these payouts that are not deleted, and locks them against deletion. */
-export function lockBeneficiariesOf(
+export async function lockBeneficiariesOf(
   sql: Sql,
   payoutIds: readonly string[],
 ): Promise<readonly Receiver[]> {

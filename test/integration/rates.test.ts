@@ -555,6 +555,21 @@ describe('the rates that a payout names', () => {
     expect(old).toMatchObject({ status: 'failed', refusal: { code: 'rate_unavailable' } });
   });
 
+  it('at the live rate are those after the wait for its beneficiary', async () => {
+    const id = await requestLive('USD', 'EUR');
+    let deciding: Promise<unknown> | undefined;
+    await transaction(test.database, async (sql) => {
+      await sql`
+        select from beneficiaries where id = (select beneficiary_id from payouts where id = ${id})
+           for update`;
+      deciding = decideOn(id, [id]);
+      await untilLockWaits(test.database, 'the decision waits', 10_000);
+      await store({ USD: '1.17' });
+    });
+    await deciding;
+    expect((await payoutOf(id)).mid).toBe(newMid);
+  });
+
   it('within one currency are none: there the rate is 1', async () => {
     const id = await requestLive('EUR', 'EUR');
     await decideOn(id, [id]);
