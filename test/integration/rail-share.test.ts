@@ -1,11 +1,12 @@
 import { ApplicationFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { transaction } from '../../src/db/client.js';
 import type { PayoutRow } from '../../src/db/payouts.js';
 import type { Chunk } from '../../src/domain/batch.js';
 import { eventually } from '../assertions/eventually.js';
 import { ScriptedBank } from '../fakes/scriptedRail.js';
-import { attempt, Hold } from '../fixtures/attempt.js';
+import { attempt, drowsy, Hold } from '../fixtures/attempt.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
@@ -128,4 +129,18 @@ it('single payouts take no slot from the batches of the same account', async () 
   silence.open();
   expect(await sending).toMatchObject({ sent: 1 });
   await flood.ended();
+});
+
+it('a submission in a workflow task begins with the first statement', async () => {
+  const [id = ''] = await accepted(await openAccount(), 1);
+  const hold = new Hold();
+  const local = activitiesOn(drowsy(test.worker, 1, hold), bank.rail(), absentTemporal());
+  const task = new MockActivityEnvironment({ isLocal: true });
+  const sending = task.run(() => local.submitPayouts({ driver: id, ids: [id] }));
+  await hold.reached;
+  const [row] = await test.database`
+    select submit_started_at is not null as is_begun from payouts where id = ${id}`;
+  expect(row).toEqual({ isBegun: true });
+  hold.open();
+  expect(await sending).toMatchObject([{ id, status: 'sent' }]);
 });
