@@ -78,6 +78,16 @@ it('reads few rows of full tables, by plans that were made while the tables were
   expect(all, JSON.stringify(read.slice(0, 5))).toBeLessThan(count * mostRead);
 });
 
+it('writes a quote to no index that nothing reads and no rule needs', async () => {
+  const indexes = await system.database<{ name: string }[]>`
+    select indexrelname as name from pg_stat_user_indexes where relname = 'quotes' order by name`;
+  expect(indexes.map(({ name }) => name)).toEqual([
+    'quotes_pkey',
+    'quotes_unused',
+    'quotes_used_by_key',
+  ]);
+});
+
 /** Fills the tables, and forgets what that has read. */
 async function fill(): Promise<void> {
   const { database, databaseUrl: url } = system;
