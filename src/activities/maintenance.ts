@@ -71,13 +71,17 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     /** Compares customers' balances with their postings. Counts those that differ, and orphans. */
     compareBalances: (): Promise<number> =>
       withHeartbeat(async () => {
-        const breaks = await listBalanceBreaks(database, comparisonLimitMs);
+        const breaks = await longTransaction(database, comparisonLimitMs, listBalanceBreaks);
         show('balance_breaks', {}, breaks.length);
         showCompared('balances');
         if (breaks.length > 0) {
           log.error({ breaks: breaks.length }, 'balances differ from their postings');
         }
-        await countOrphans(deps);
+        const orphans = await longTransaction(database, orphansLimitMs, listOrphans);
+        show('orphan_rows', {}, orphans.length);
+        if (orphans.length > 0) {
+          log.error({ first: orphans[0] }, 'rows refer to rows that do not exist');
+        }
         return breaks.length;
       }),
   };
@@ -85,12 +89,6 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
 
 function showCompared(books: string): void {
   show('books_compared_timestamp_seconds', { books }, Date.now() / 1000);
-}
-
-async function countOrphans({ database, log }: MaintenanceDeps): Promise<void> {
-  const orphans = await listOrphans(database, orphansLimitMs);
-  show('orphan_rows', {}, orphans.length);
-  if (orphans.length > 0) log.error({ first: orphans[0] }, 'rows refer to rows that do not exist');
 }
 
 /** Rows deleted by one statement, which takes a tenth of a second or less and so holds up nothing. */

@@ -1,4 +1,5 @@
 import { listArrivals } from '../db/arrivals.js';
+import { longTransaction } from '../db/client.js';
 import { estimatedArrival } from '../domain/arrival.js';
 import { printJson, printTable } from './table.js';
 import { type Call, UsageError } from './usage.js';
@@ -7,6 +8,9 @@ const header = ['currency', 'mode', 'state', 'payouts', 'late', 'latest by'];
 
 /** Maximum period, a year: older payouts say little about today's cut-off times. */
 const mostDays = 366;
+
+/** Statement timeout. Somebody is waiting, but a year may have millions of payouts, each looked up by ID. */
+const limitMs = 5 * 60_000;
 
 /**
  * Compares estimated and actual arrivals, by destination currency and mode. Shows how many payouts settled
@@ -20,7 +24,8 @@ export async function showArrivals({ database, isJson, flags }: Call): Promise<v
     throw new UsageError(`--days expects a number of days, 1 to ${mostDays}.`);
   }
   const lines = new Map<string, readonly [number, number, number]>();
-  for (const group of await listArrivals(database, count)) {
+  const groups = await longTransaction(database, limitMs, (sql) => listArrivals(sql, count));
+  for (const group of groups) {
     const { sourceCurrency, destinationCurrency, acceptedAt, endedAt, payouts } = group;
     const estimate = estimatedArrival(sourceCurrency, destinationCurrency, acceptedAt) ?? endedAt;
     const lateMs = Math.max(0, endedAt.getTime() - estimate.getTime());

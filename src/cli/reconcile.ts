@@ -23,8 +23,8 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     longTransaction(database, comparisonLimitMs, movementTotals),
     longTransaction(database, comparisonLimitMs, sumPostings),
     longTransaction(database, comparisonLimitMs, (sql) => listBreaks(sql, listLimit)),
-    listBalanceBreaks(database, comparisonLimitMs),
-    listOrphans(database, comparisonLimitMs),
+    longTransaction(database, comparisonLimitMs, listBalanceBreaks),
+    longTransaction(database, comparisonLimitMs, listOrphans),
   ]);
   const uneven = sums.filter(({ sumMinor }) => sumMinor !== 0n);
   const count = breaks.length + uneven.length + balances.length + orphans.length;

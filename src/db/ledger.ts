@@ -2,7 +2,7 @@ import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
 import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
-import { bigints, type Database, longTransaction, type Sql } from './client.js';
+import { bigints, type Sql } from './client.js';
 
 /** An entry with the customer it belongs to. `payoutId` is null only for funding. */
 export type OwnedEntry = {
@@ -179,19 +179,9 @@ export type BalanceBreak = {
 /**
  * Compares every balance with its postings. A single statement sees all of them in one snapshot without
  * locks. It reads every posting, so it may take longer than other statements.
- *
- * @param limitMs statement timeout
  */
-export async function listBalanceBreaks(
-  database: Database,
-  limitMs: number,
-): Promise<readonly BalanceBreak[]> {
-  return longTransaction(
-    database,
-    limitMs,
-    (sql) => sql<BalanceBreak[]>`select * from balance_breaks order by account_id, currency, kind`,
-  );
-}
+export const listBalanceBreaks = (sql: Sql) => sql<BalanceBreak[]>`
+  select * from balance_breaks order by account_id, currency, kind`;
 
 /** Payouts that are accepted but not settled: held from customers (fee and net), owed to beneficiaries. */
 export type Exposure = {
