@@ -104,7 +104,7 @@ async function purge(database: Database): Promise<number> {
   for (const deleteSlice of purges) {
     let count = purgeSlice;
     while (count === purgeSlice && performance.now() < endsAtMs) {
-      count = await deleteSlice(database, purgeSlice);
+      ({ count } = await deleteSlice(database, purgeSlice));
       deleted += count;
     }
   }

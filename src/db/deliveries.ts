@@ -266,27 +266,23 @@ export async function nextAttemptInMs(sql: Sql, endpointId: string): Promise<num
   return row?.inMs;
 }
 
-/** Deletes at most `limit` finished deliveries of old events; returns how many. The events stay. */
-export async function purgeDeliveries(sql: Sql, limit: number): Promise<number> {
-  // By the primary key, which begins with the time, so that no additional index is needed. The status is
-  // checked again when a row is locked, because the event may just have been made due again.
-  const { count } = await sql`
-    delete from deliveries where status <> 'pending' and (event_id, endpoint_id) in (
-      select event_id, endpoint_id from deliveries
-       where event_id < ${await idCutoff(sql, 'event', retention.deliveries.days)} and status <> 'pending'
-       order by event_id limit ${limit})`;
-  return count;
-}
+/**
+ * Deletes at most `limit` finished deliveries of old events. The events stay. Finds them by the primary key,
+ * which begins with the time, so that no additional index is needed. The status is checked again when a row
+ * is locked, because the event may just have been made due again.
+ */
+export const purgeDeliveries = async (sql: Sql, limit: number) => sql`
+  delete from deliveries where status <> 'pending' and (event_id, endpoint_id) in (
+    select event_id, endpoint_id from deliveries
+     where event_id < ${await idCutoff(sql, 'event', retention.deliveries.days)}
+       and status <> 'pending' order by event_id limit ${limit})`;
 
-/** Deletes at most `limit` attempts to deliver old events; returns how many. */
-export async function purgeAttempts(sql: Sql, limit: number): Promise<number> {
-  const { count } = await sql`
-    delete from delivery_attempts where (event_id, endpoint_id, at) in (
-      select event_id, endpoint_id, at from delivery_attempts
-       where event_id < ${await idCutoff(sql, 'event', retention.delivery_attempts.days)}
-       order by event_id limit ${limit})`;
-  return count;
-}
+/** Deletes at most `limit` attempts to deliver old events. */
+export const purgeAttempts = async (sql: Sql, limit: number) => sql`
+  delete from delivery_attempts where (event_id, endpoint_id, at) in (
+    select event_id, endpoint_id, at from delivery_attempts
+     where event_id < ${await idCutoff(sql, 'event', retention.delivery_attempts.days)}
+     order by event_id limit ${limit})`;
 
 /**
  * Selects each endpoint with pending deliveries, and when its earliest one is due. Goes through their index

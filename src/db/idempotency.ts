@@ -72,15 +72,12 @@ export async function recordKeyRefusal(
 }
 
 /**
- * Deletes at most `limit` expired keys; returns how many. Each row is checked again when it is locked,
- * because a request may have bound its key again, even to a payout.
+ * Deletes at most `limit` expired keys. Each row is checked again when it is locked, because a request may
+ * have bound its key again, even to a payout.
  */
-export async function purgeExpiredKeys(sql: Sql, limit: number): Promise<number> {
-  const { count } = await sql`
-    delete from idempotency_keys where expires_at <= now() and (account_id, key) in (
-      select account_id, key from idempotency_keys where expires_at <= now() limit ${limit})`;
-  return count;
-}
+export const purgeExpiredKeys = (sql: Sql, limit: number) => sql`
+  delete from idempotency_keys where expires_at <= now() and (account_id, key) in (
+    select account_id, key from idempotency_keys where expires_at <= now() limit ${limit})`;
 
 /** Deletes a key whose request had no effect, so that the key may be used again. */
 export async function deleteKey(sql: Sql, accountId: string, key: string): Promise<void> {

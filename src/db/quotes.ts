@@ -85,12 +85,9 @@ export async function markQuotesUsed(
      where q.id = t.quote_id`;
 }
 
-/** Deletes at most `limit` quotes that expired long ago and were never used; returns how many. */
-export async function purgeUnusedQuotes(sql: Sql, limit: number): Promise<number> {
-  const { count } = await sql`
-    delete from quotes where id in (
-      select id from quotes where used_by is null
-         and expires_at < now() - make_interval(days => ${retention.quotes.days}::int)
-       order by expires_at limit ${limit})`;
-  return count;
-}
+/** Deletes at most `limit` quotes that expired long ago and were never used. */
+export const purgeUnusedQuotes = (sql: Sql, limit: number) => sql`
+  delete from quotes where id in (
+    select id from quotes where used_by is null
+       and expires_at < now() - make_interval(days => ${retention.quotes.days}::int)
+     order by expires_at limit ${limit})`;

@@ -111,14 +111,11 @@ export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Pro
 }
 
 /**
- * Deletes at most `limit` old probes; returns how many. Until then, repeated requests with the same
- * idempotency key are answered from the row.
+ * Deletes at most `limit` old probes. Until then, repeated requests with the same idempotency key are
+ * answered from the row.
  */
-export async function purgeProbes(sql: Sql, limit: number): Promise<number> {
-  const { count } = await sql`
-    delete from webhook_probes where id in (
-      select id from webhook_probes
-       where id < ${await idCutoff(sql, 'webhookProbe', retention.webhook_probes.days)}
-       order by id limit ${limit})`;
-  return count;
-}
+export const purgeProbes = async (sql: Sql, limit: number) => sql`
+  delete from webhook_probes where id in (
+    select id from webhook_probes
+     where id < ${await idCutoff(sql, 'webhookProbe', retention.webhook_probes.days)}
+     order by id limit ${limit})`;
