@@ -1,9 +1,9 @@
 import { Context } from '@temporalio/activity';
 import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
-import { bulkTransaction, type Database, type Sql, transaction } from '../db/client.js';
+import { bulkTransaction, type Sql, transaction } from '../db/client.js';
 import { findPayoutById, findRetried, postponeWake } from '../db/payouts.js';
-import { detailsOpener, type Keyring } from '../db/personalData.js';
+import { detailsOpener } from '../db/personalData.js';
 import {
   beginRepeat,
   beginSubmission,
@@ -122,14 +122,11 @@ function throwIfUnanswered({ snapshots, unknown, isWithheld }: SubmittedAll): vo
 /** Returns when Temporal retries if this attempt fails, by the activity's retry policy. */
 function nextAttemptInMs(): number {
   const { attempt, retryPolicy } = Context.current().info;
-  const initialMs = durationMs(retryPolicy?.initialInterval) ?? 1_000;
-  const maximumMs = durationMs(retryPolicy?.maximumInterval) ?? initialMs * 100;
+  // A worker gives an activity the intervals of its policy as milliseconds.
+  const initialMs = Number(retryPolicy?.initialInterval ?? 1_000);
+  const maximumMs = Number(retryPolicy?.maximumInterval ?? initialMs * 100);
   // The exponent is capped so that a thousandth attempt does not overflow.
   return Math.min(initialMs * 2 ** Math.min(attempt - 1, 30), maximumMs);
-}
-
-function durationMs(value: unknown): number | undefined {
-  return typeof value === 'number' ? value : undefined;
 }
 
 /** The rail's answer for a payout: a fact, none yet, or one that can no longer be obtained. */
@@ -235,9 +232,7 @@ function attentionFor(
   return { reason: 'settle_by_passed', detail: `The rail gives no answer: ${result.unknown}.` };
 }
 
-type Target = {
-  readonly database: Database;
-  readonly keyring: Keyring;
+type Target = Pick<RailDeps, 'database' | 'keyring'> & {
   readonly rail: Rail;
   readonly driver: string;
   readonly limits: readonly SettleLimit[];
@@ -270,9 +265,7 @@ async function finishedVoid(
   submission: Submission,
 ): Promise<Submitted | undefined> {
   const { id } = submission;
-  if (!keyIsRemembered(rail, submission)) {
-    return { id, unrecoverable: voidForgotten };
-  }
+  if (!keyIsRemembered(rail, submission)) return { id, unrecoverable: voidForgotten };
   try {
     const answer = await finishVoid(database, rail, id, begunMs);
     return answer === 'voided' ? { id, fact: { kind: 'voided' } } : undefined;
@@ -298,15 +291,12 @@ async function repeatAll(
     const answer = answers.get(id);
     const fact = factFromLookup(answer);
     const isEvident = fact !== undefined && fact.kind !== 'voided';
+    const forgotten = submission.isOfLostTime ? lostAndForgotten : keyForgotten;
     if (answer === undefined) results.push({ id, unknown: failure });
     else if (!isEvident && isStale(begunMs)) results.push({ id, unknown: stale });
     else if (fact !== undefined) results.push({ id, fact });
     else if (keyIsRemembered(rail, submission)) toResend.push(submission);
-    else
-      results.push({
-        id,
-        unrecoverable: submission.isOfLostTime ? lostAndForgotten : keyForgotten,
-      });
+    else results.push({ id, unrecoverable: forgotten });
   }
   const ids = toResend.map(({ id }) => id);
   const begun = new Set(await beginRepeat(database, driver, ids, limits));
@@ -329,12 +319,13 @@ const lostAndForgotten =
  * the rail may have forgotten it.
  */
 async function send(
-  { database, keyring, rail, begunMs }: Target,
+  target: Target,
   submissions: readonly Submission[],
 ): Promise<readonly Submitted[]> {
+  const { rail, begunMs } = target;
   const results: Submitted[] = [];
   for (const slice of groupsOf(submissions, rail.limits.bulkSize)) {
-    const { transfers, unreadable } = await transfersOf(database, keyring, slice);
+    const { transfers, unreadable } = await transfersOf(target, slice);
     results.push(...unreadable);
     const sent = slice.filter(({ id }) => !unreadable.some((each) => each.id === id));
     try {
@@ -356,23 +347,15 @@ async function send(
 }
 
 /** Builds orders for the rail. Details that cannot be decrypted hold up no other payout. */
-async function transfersOf(
-  database: Database,
-  keyring: Keyring,
-  submissions: readonly Submission[],
-) {
+async function transfersOf({ database, keyring }: Target, submissions: readonly Submission[]) {
   const ids = submissions.map(({ id }) => id);
   const beneficiaries = await beneficiariesOf(database, ids);
   const rowOf = new Map(beneficiaries.map((row) => [row.payoutId, row]));
   const open = detailsOpener(keyring);
   const transfers: Transfer[] = [];
   const unreadable: Submitted[] = [];
-  for (const {
-    id,
-    receiveMinor: amountMinor,
-    destinationCurrency: currency,
-    ...sent
-  } of submissions) {
+  for (const sent of submissions) {
+    const { id, receiveMinor: amountMinor, destinationCurrency: currency } = sent;
     try {
       const row = rowOf.get(id);
       const beneficiary = row && open(row);
@@ -380,10 +363,8 @@ async function transfersOf(
       const remittance = sent.reference ?? '';
       transfers.push({ key: railKey(id), amountMinor, currency, beneficiary, remittance });
     } catch (error) {
-      unreadable.push({
-        id,
-        unknown: `not sent, because its beneficiary cannot be read: ${messageOf(error)}`,
-      });
+      const unknown = `not sent, because its beneficiary cannot be read: ${messageOf(error)}`;
+      unreadable.push({ id, unknown });
     }
   }
   return { transfers, unreadable };
