@@ -3,12 +3,9 @@ import { transaction } from '../db/client.js';
 import { type AttemptResult, recordAttempts } from '../db/deliveries.js';
 import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
 import { recordWebhookEvents } from '../db/events.js';
-import type { ActivityDeps, Announcement } from './deps.js';
+import type { ActivityDeps, DelivererDeps } from './deps.js';
 
-type RecorderDeps = Pick<ActivityDeps, 'database'> & {
-  /** Starts delivering committed events in the background. */
-  readonly begin: (steps: readonly Announcement[]) => void;
-};
+type RecorderDeps = Pick<ActivityDeps, 'database'> & DelivererDeps['deliverer'];
 
 /** Size and maximum age of a group of results written together: a crash repeats only unwritten attempts. */
 const writtenTogether = 50;

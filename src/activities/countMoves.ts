@@ -2,11 +2,8 @@ import { afterCommit, type Sql } from '../db/client.js';
 import type { PayoutRow } from '../db/payouts.js';
 import { count, observe } from '../metrics.js';
 
-type Moved = Pick<
-  PayoutRow,
-  'status' | 'mode' | 'sourceCurrency' | 'destinationCurrency' | 'rail'
-> &
-  Pick<PayoutRow, 'requestedAt' | 'settledSince'>;
+type Moved = Pick<PayoutRow, 'status' | 'mode' | 'rail' | 'requestedAt' | 'settledSince'> &
+  Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
 
 /** Counts payouts by the status they have reached, and records how long the settled ones took. */
 export function countMoves(sql: Sql, moved: readonly Moved[]): void {

@@ -1,5 +1,5 @@
 import { Context } from '@temporalio/activity';
-import { isOutage } from '../db/client.js';
+import { exactlyOne, isOutage } from '../db/client.js';
 import {
   type AttemptResult,
   accountOfEvents,
@@ -14,12 +14,12 @@ import {
   releaseClaims,
 } from '../db/deliveries.js';
 import { claimGroups, endGroups, endpointsOfGroups, releaseGroups } from '../db/deliveryGroups.js';
-import { cancelAll, recipientOf } from '../db/webhookEndpoints.js';
+import { cancelAll, findRecipient } from '../db/webhookEndpoints.js';
 import { webhookSecretsOpener } from '../db/webhookSecrets.js';
 import { createKeyedLimit, type KeyedLimit } from '../keyedLimit.js';
 import { count, observe } from '../metrics.js';
 import { backoffAfter } from '../webhooks/retrySchedule.js';
-import { factsOf, type Sender, type SendOutcome } from '../webhooks/sender.js';
+import { factsOf, type SendOutcome } from '../webhooks/sender.js';
 import type { WebhookDeliveryInput } from '../workflows/messages.js';
 import { createAttemptRecorder, gone } from './attemptRecorder.js';
 import type { ActivityDeps, Announcement } from './deps.js';
@@ -27,9 +27,7 @@ import { createEndpointWakes } from './endpointWakes.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { type WebhookMessage, webhookMessages } from './webhookMessages.js';
 
-type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyring'> & {
-  readonly sender: Sender;
-};
+type DeliveryDeps = Pick<ActivityDeps, 'database' | 'temporal' | 'log' | 'keyring' | 'sender'>;
 
 /**
  * Maximum concurrent attempts of one account at one host, across all its endpoints there. A batch goes
@@ -169,7 +167,7 @@ export function createDeliverer(deps: DeliveryDeps) {
           const { cancellationSignal } = Context.current();
           // A canceled activity stops: the server has started another one, which makes the same attempts.
           const isOutOfTime = timerOfRun(beginLimitMs, () => cancellationSignal.aborted);
-          const recipient = await recipientOf(database, endpointId);
+          const recipient = exactlyOne(await findRecipient(database, endpointId));
           const { accountId, batching, status, deletedAt } = recipient;
           if (status !== 'enabled' || deletedAt !== null) {
             return { nextInMs: (await cancelAll(database, endpointId)) ? 0 : null };

@@ -58,24 +58,16 @@ export type ApiKey = {
   readonly isActive: boolean;
 };
 
-export type NewApiKey = {
-  readonly accountId: string;
-  /** SHA-256; the key itself is not stored. */
-  readonly keyHash: Buffer;
-  readonly lastFour: string;
-  readonly name?: string;
-  readonly scopes?: readonly Scope[];
-  readonly allowed?: readonly string[] | null;
-  readonly expiresAt?: Date | null;
-};
+export type NewApiKey = Pick<ApiKey, 'accountId' | 'lastFour'> &
+  Partial<Pick<ApiKey, 'name' | 'scopes' | 'allowed' | 'expiresAt'>> & {
+    /** SHA-256; the key itself is not stored. */
+    readonly keyHash: Buffer;
+  };
 
 /** The account and key that authenticate a request. */
-export type KeyHolder = {
+export type KeyHolder = Pick<ApiKey, 'scopes' | 'allowed' | 'expiresAt'> & {
   readonly account: Account;
   readonly keyId: string;
-  readonly scopes: readonly Scope[];
-  readonly allowed: readonly string[] | null;
-  readonly expiresAt: Date | null;
   readonly isExpired: boolean;
   /** Whether a use within the last minute is already recorded. */
   readonly isUseNoted: boolean;

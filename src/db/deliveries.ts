@@ -1,5 +1,5 @@
 import { bigints, type Sql, unnest } from './client.js';
-import { claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
+import { type Attempted, claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { idCutoff } from './id.js';
 import retention from './retention.json' with { type: 'json' };
@@ -176,22 +176,17 @@ export async function claimDueDeliveries(
     ${claimedRows(sql)}`;
 }
 
-export type AttemptResult = KnownPair & {
-  readonly attempts: number;
-  readonly groupId: bigint | null;
-  readonly url: string;
-  readonly status: 'delivered' | 'pending' | 'exhausted';
-  /** When the attempt began. `latencyMs` is its duration, or null if nothing could be sent. */
-  readonly at: Date;
-  readonly latencyMs: number | null;
-  readonly httpStatus: number | null;
-  readonly error: string | null;
-  /** The beginning of the response to a failed attempt. */
-  readonly answer: string | null;
-  /** Only meaningful for a pair that stays pending. */
-  readonly retryInMs: number;
-  readonly isFailing: boolean;
-};
+export type AttemptResult = KnownPair &
+  Attempted & {
+    readonly attempts: number;
+    readonly groupId: bigint | null;
+    readonly httpStatus: number | null;
+    readonly error: string | null;
+    /** The beginning of the response to a failed attempt. */
+    readonly answer: string | null;
+    /** Only meaningful for a pair that stays pending. */
+    readonly retryInMs: number;
+  };
 
 /**
  * Records the results of attempts, and adds a row for each failed attempt. Skips a delivery that has been

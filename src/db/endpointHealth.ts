@@ -1,13 +1,14 @@
 import { exactlyOne, type Sql, unnest } from './client.js';
 import { cancelPending, type WebhookEndpointRow } from './webhookEndpoints.js';
 
-type Attempted = {
+export type Attempted = {
   readonly endpointId: string;
   /** The URL of the request. If the endpoint's URL has changed since, the result does not count. */
   readonly url: string;
-  readonly status: string;
+  readonly status: 'delivered' | 'pending' | 'exhausted';
+  /** When the attempt began. */
   readonly at: Date;
-  /** Null if nothing was sent because of an error on our side. */
+  /** Its duration. Null if nothing was sent because of an error on our side. */
   readonly latencyMs: number | null;
   /** Whether the endpoint was already failing before this attempt. */
   readonly isFailing: boolean;

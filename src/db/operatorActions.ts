@@ -15,20 +15,16 @@ type AuditedCommand = {
   readonly [parameter: string]: JSONValue | undefined;
 };
 
-export type OperatorActionRow<C = OperatorCommand> = {
-  readonly id: string;
-  /** The operator's name, or the customer's account. */
-  readonly operator: string;
-  readonly reason: string;
-  /** ID of the command's subject. The database derives the subject's type from it. */
-  readonly subjectId: string;
-  readonly actorKind: ActorKind;
-  readonly command: C;
-  readonly outcome: OperatorResult['outcome'];
-  readonly detail: string;
-  readonly approves: string | null;
-  readonly createdAt: Date;
-};
+export type OperatorActionRow<C = OperatorCommand> = Omit<OperatorRequest, 'command'> &
+  Pick<OperatorResult, 'outcome' | 'detail'> & {
+    readonly id: string;
+    /** ID of the command's subject. The database derives the subject's type from it. */
+    readonly subjectId: string;
+    readonly actorKind: ActorKind;
+    readonly command: C;
+    readonly approves: string | null;
+    readonly createdAt: Date;
+  };
 
 /** Appends an entry to the audit log. Entries never change. */
 export async function recordAction(

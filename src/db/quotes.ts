@@ -1,16 +1,15 @@
 import { formatRate } from '../domain/fx.js';
-import type { FixedSide, Price } from '../domain/quote.js';
+import type { Price, PriceInput } from '../domain/quote.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
 import retention from './retention.json' with { type: 'json' };
 import type { PriceOrigin } from './terms.js';
 
 export type QuoteRow = AcceptedColumns &
-  PriceOrigin & {
+  PriceOrigin &
+  PriceInput & {
     readonly id: string;
     readonly accountId: string;
-    readonly fixedSide: FixedSide;
-    readonly amount: bigint;
     readonly createdAt: Date;
     readonly expiresAt: Date;
     readonly usedBy: string | null;
@@ -18,16 +17,11 @@ export type QuoteRow = AcceptedColumns &
     readonly expired: boolean;
   };
 
-export type NewQuote = Pick<
-  QuoteRow,
-  | 'id'
-  | 'accountId'
-  | 'sourceCurrency'
-  | 'destinationCurrency'
-  | 'fixedSide'
-  | 'amount'
-  | 'createdAt'
-> & { readonly price: Price; readonly origin: PriceOrigin };
+export type NewQuote = PriceInput &
+  Pick<QuoteRow, 'id' | 'accountId' | 'createdAt'> & {
+    readonly price: Price;
+    readonly origin: PriceOrigin;
+  };
 
 /** Stores a quote, valid for 30 seconds from the time of its price, as specified. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {

@@ -1,5 +1,5 @@
 import type { Fragment } from 'postgres';
-import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
+import { byId, exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { Keyring } from './personalData.js';
 import { sealSecret } from './webhookSecrets.js';
@@ -28,17 +28,20 @@ export type WebhookEndpointRow = {
   readonly deletedAt: Date | null;
 };
 
-type NewEndpoint = Pick<
-  WebhookEndpointRow,
-  'id' | 'accountId' | 'url' | 'events' | 'apiVersion'
-> & {
-  readonly description?: string | undefined;
-  readonly signature?: WebhookEndpointRow['signature'] | undefined;
-  readonly batching?: boolean | undefined;
+type Changeable = 'url' | 'events' | 'signature' | 'batching' | 'status' | 'apiVersion';
 
-  readonly status?: WebhookEndpointRow['status'];
-  readonly secret: string;
+/** Fields that an update may change. Omitted fields stay the same. */
+type EndpointChanges = {
+  readonly [Name in Changeable]?: WebhookEndpointRow[Name] | undefined;
+} & {
+  /** An empty string removes the description. */
+  readonly description?: string | undefined;
 };
+
+type NewEndpoint = EndpointChanges &
+  Pick<WebhookEndpointRow, 'id' | 'accountId' | 'url' | 'events' | 'apiVersion'> & {
+    readonly secret: string;
+  };
 
 /** Adds an endpoint and its first secret, which is sealed. */
 export async function insertWebhookEndpoint(
@@ -88,11 +91,8 @@ export async function lockWebhookEndpoint(
   return row;
 }
 
-/** Returns an endpoint, even a deleted one. */
-export async function recipientOf(sql: Sql, id: string): Promise<WebhookEndpointRow> {
-  const [row] = await sql<WebhookEndpointRow[]>`select * from webhook_endpoints where id = ${id}`;
-  return exactlyOne(row);
-}
+/** Finds an endpoint, even a deleted one. */
+export const findRecipient = byId<WebhookEndpointRow>('webhook_endpoints');
 
 /** Lists a page of the endpoints that are not deleted. They are few enough to sort without an index. */
 export async function listWebhookEndpoints(
@@ -108,18 +108,6 @@ export async function listWebhookEndpoints(
        and ${pageRows(sql, page, ['created_at', 'id'])}`;
   return toPage(page, rows);
 }
-
-/** Fields that an update may change. Omitted fields stay the same. */
-type EndpointChanges = {
-  readonly url?: string | undefined;
-  readonly events?: readonly string[] | undefined;
-  /** An empty string removes the description. */
-  readonly description?: string | undefined;
-  readonly signature?: WebhookEndpointRow['signature'] | undefined;
-  readonly batching?: boolean | undefined;
-  readonly status?: WebhookEndpointRow['status'] | undefined;
-  readonly apiVersion?: string | undefined;
-};
 
 /** Maximum number of deliveries canceled per statement: a second of work. The workflow does the rest. */
 const canceledAtOnce = 50_000;
