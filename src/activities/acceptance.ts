@@ -233,13 +233,11 @@ async function write(
     postEntries(sql, entries),
   ]);
   const rowOf = new Map(rows.map((row) => [row.id, row]));
-  countMoves(
-    sql,
-    accepted.map(({ id, acceptance: { sourceCurrency, destinationCurrency } }) => {
-      const pair = { sourceCurrency, destinationCurrency };
-      return { ...exactlyOne(rowOf.get(id)), ...pair, status: 'processing' };
-    }),
-  );
+  const moved = accepted.map(({ id, acceptance: { sourceCurrency, destinationCurrency } }) => {
+    const pair = { sourceCurrency, destinationCurrency };
+    return { ...exactlyOne(rowOf.get(id)), ...pair, status: 'processing' } as const;
+  });
+  countMoves(sql, moved);
   const subscribed = await announce(sql, failed);
   const acceptedOf = new Map(accepted.map((each) => [each.id, each]));
   const failedIds = new Set(failed.map((row) => row.id));

@@ -44,12 +44,10 @@ export async function applyFacts(
   const entries = progress
     .flatMap((applied) => applied.entries.map((entry) => owned(applied.row, entry)))
     .filter(({ payoutId, entry }) => !posted.has(`${payoutId} ${entry.kind}`));
+  const unmoved = progress.flatMap(({ others }) => others);
   const [parked] = await Promise.all([
     park(sql, snapshots, ({ id }) => found.get(id)),
-    markApplied(
-      sql,
-      progress.flatMap(({ others }) => others),
-    ),
+    markApplied(sql, unmoved),
     // Last, because it locks the balances, which other transactions wait for.
     postEntries(sql, entries),
   ]);

@@ -40,11 +40,7 @@ export async function cancelItems(
     id,
     hasPendingDeliveries: subscribed.has(id),
   }));
-  return [...released, ...canceled].map(({ id, hasPendingDeliveries }) => ({
-    id,
-    hasPendingDeliveries,
-    own: own.get(id) ?? null,
-  }));
+  return [...released, ...canceled].map((each) => ({ ...each, own: own.get(each.id) ?? null }));
 }
 
 /** Returns the payouts that have their own workflows. */

@@ -264,19 +264,19 @@ export async function completeBatches(
     select from batches where id = any (${[...new Set(batchIds)]}) order by id for no key update`;
   const rows = await sql<BatchRow[]>`
     with closed as (
-      select id, count(*)::int as count from unnest(${batchIds}::text[]) as t (id) group by id
+      select batch_id, count(*)::int as items
+        from unnest(${batchIds}::text[]) as t (batch_id) group by batch_id
     )
     update batches b
-       set open = b.open - c.count,
-           status = case when b.open > c.count then b.status
+       set open = b.open - c.items,
+           status = case when b.open > c.items then b.status
                          -- A cancellation that came too late for every item has canceled nothing.
                          when b.canceled_at is not null and exists (
                            select from payouts p where p.batch_id = b.id and p.status = 'canceled')
                          then 'canceled' else 'completed' end,
-           completed_at = case when b.open = c.count then clock_timestamp() end
-      from closed c where b.id = c.id
-    returning b.id, b.account_id, b.status, b.mode, b.outcome, b.total, b.open, b.created_at,
-      b.completed_at, b.paused_at, b.canceled_at`;
+           completed_at = case when b.open = c.items then clock_timestamp() end
+      from closed c where b.id = c.batch_id
+    returning ${columns(sql)}`;
   return rows.filter((row) => row.status !== 'processing');
 }
 

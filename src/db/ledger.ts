@@ -88,10 +88,8 @@ type FundsRow = Omit<UsedLimits, 'destination'> &
  * account may send. A currency without a row has nothing available.
  */
 export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
-  return fundsOf(
-    await sql<FundsRow[]>`
-    select * from lock_funds(${payoutIds}) order by currency`,
-  );
+  const rows = await sql<FundsRow[]>`select * from lock_funds(${payoutIds}) order by currency`;
+  return fundsOf(rows);
 }
 
 /** Returns how much an account may send, without locking. */

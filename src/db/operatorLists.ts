@@ -21,15 +21,12 @@ export type OperatorFilter = {
 };
 
 function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
+  const isOlder = (ms: number) =>
+    sql`requested_at <= now() - make_interval(secs => ${ms}::float8 / 1000)`;
   return sql`
     ${when(sql, account, (id) => sql`account_id = ${id}`)}
     and ${when(sql, status, (wanted) => sql`status = ${wanted}`)}
-    and ${when(
-      sql,
-      olderThanMs,
-      (ms) => sql`
-      requested_at <= now() - make_interval(secs => ${ms}::float8 / 1000)`,
-    )}`;
+    and ${when(sql, olderThanMs, isOlder)}`;
 }
 
 /**

@@ -87,16 +87,13 @@ export async function countFailed(
 /** Makes deliveries due again that failed for good at an enabled endpoint, for events since a time. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
   await endPauses(sql, [endpointId]);
-  await restart(
-    sql,
-    sql`(d.event_id, d.endpoint_id) in (
-      select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
-       order by event_id limit ${maximumRedelivered})`,
-  );
-  await expedite(
-    sql,
-    sql`endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime())}`,
-  );
+  const failed = sql`(d.event_id, d.endpoint_id) in (
+    select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
+     order by event_id limit ${maximumRedelivered})`;
+  await restart(sql, failed);
+  const recent = sql`
+    endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime())}`;
+  await expedite(sql, recent);
 }
 
 /**
