@@ -1,7 +1,7 @@
 import { type Chunk, type ChunkCounts, chunkDriver, chunkSize } from '../domain/batch.js';
 import type { PayoutStatus, WakeablePayout } from '../domain/payout.js';
 import { awaitsOneDecision } from './batches.js';
-import { type Sql, when } from './client.js';
+import { exactlyOne, type Sql, when } from './client.js';
 import { hasUnappliedFacts, wakeable } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -44,7 +44,7 @@ export async function countChunk(sql: Sql, chunk: Chunk): Promise<ChunkCounts> {
                                or (status = 'sent' and settle_by <= now()))::int as stuck
       from payouts
      where ${withinChunk(sql, chunk)} and driver = ${chunkDriver(chunk)}`;
-  return row ?? { pending: 0, unsent: 0, unanswered: 0, overdue: 0, sent: 0, stuck: 0 };
+  return exactlyOne(row);
 }
 
 /** Returns the payouts of a chunk that have unprocessed events in the inbox. */

@@ -100,7 +100,7 @@ export async function listBreaks(sql: Sql, limit: number): Promise<readonly Brea
 export async function countBreaks(sql: Sql, isComplete: boolean): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from statement_breaks where ${isComplete} or bank_minor is not null`;
-  return row?.count ?? 0;
+  return exactlyOne(row).count;
 }
 
 /** What the bank and the ledger moved, by currency and direction, as far as closed days show both. */
