@@ -1,4 +1,5 @@
 import { convertFloor } from './fx.js';
+import type { Sum } from './money.js';
 import type { Price, PriceRequest } from './quote.js';
 
 /** The ledger accounts. The first two exist once per customer, the others once per mode. */
@@ -18,17 +19,10 @@ export const ledgerAccounts = [
 export type LedgerAccount = (typeof ledgerAccounts)[number];
 
 /** One leg of an entry. A positive amount is added to the account, a negative one is taken from it. */
-export type Posting = {
-  readonly account: LedgerAccount;
-  readonly currency: string;
-  readonly amountMinor: bigint;
-};
+export type Posting = Sum & { readonly account: LedgerAccount };
 
 /** An amount moved from one account to another: a debit and its credit. */
-export type Transfer = Omit<Posting, 'account'> & {
-  readonly from: LedgerAccount;
-  readonly to: LedgerAccount;
-};
+export type Transfer = Sum & { readonly from: LedgerAccount; readonly to: LedgerAccount };
 
 export const entryKinds = [
   'fund',

@@ -1,5 +1,8 @@
 import { iso4217 } from './iso4217.js';
 
+/** An amount in minor units of a currency. */
+export type Sum = { readonly amountMinor: bigint; readonly currency: string };
+
 /** Maximum amount in minor units: the maximum of a PostgreSQL `bigint` column. */
 export const mostMinor = 2n ** 63n - 1n;
 

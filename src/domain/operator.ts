@@ -1,4 +1,4 @@
-import type { LedgerAccount } from './ledger.js';
+import type { Posting } from './ledger.js';
 import { endedUnpaid, hasConflictingReports, isInFlight, type PayoutState } from './payout.js';
 
 /**
@@ -37,11 +37,7 @@ export type Correction =
   | { readonly kind: 'reverse'; readonly entry: string }
   | { readonly kind: 'book'; readonly postings: readonly PostingText[] };
 
-export type PostingText = {
-  readonly account: LedgerAccount;
-  readonly currency: string;
-  readonly amountMinor: string;
-};
+export type PostingText = Omit<Posting, 'amountMinor'> & { readonly amountMinor: string };
 
 /** The key that authenticates the operator of a command, and the operator's reason. */
 export type Signature = { readonly operatorKey: string; readonly reason: string };

@@ -1,4 +1,4 @@
-import { isCurrency, writtenSum } from './money.js';
+import { isCurrency, type Sum, writtenSum } from './money.js';
 import type { RailReport } from './railReport.js';
 
 /**
@@ -267,13 +267,9 @@ function effectOfVoid({ status, voidIntent }: PayoutState): Effect {
     : move(voidIntent);
 }
 
-type Stated = { readonly amountMinor: bigint; readonly currency: string };
-
-function effectOfSettlement(state: PayoutState, fact: Stated): Effect {
+function effectOfSettlement(state: PayoutState, fact: Sum): Effect {
   if (!isAmountSent(state, fact)) return mismatch(state, fact, 'settled');
-  if (state.corrected === 'late payment') {
-    return park('contradiction', lateAgain);
-  }
+  if (state.corrected === 'late payment') return park('contradiction', lateAgain);
   if (state.corrected === 'settlement') {
     return park('paid_after_release', 'The rail settled a payout whose settlement was undone.');
   }
@@ -315,7 +311,7 @@ function effectOfRejection({ status, voidIntent }: PayoutState, code: string): E
 
 function effectOfReturn(
   state: PayoutState,
-  fact: Stated & { readonly isConfirmed?: boolean },
+  fact: Sum & { readonly isConfirmed?: boolean },
   rules: FactRules,
 ): Effect {
   if (!isBookable(state, fact)) return mismatch(state, fact, 'returned');
@@ -350,7 +346,7 @@ function effectOfReturn(
 }
 
 /** Whether a return is a duplicate: two returns cannot both exceed half. After a correction it may be new. */
-function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
+function isReturnKnown(state: PayoutState, { amountMinor }: Sum): boolean {
   const { returnedMinor, receiveMinor, corrected } = state;
   const isOnly = amountMinor === returnedMinor && amountMinor * 2n > receiveMinor;
   return isOnly && corrected === 'nothing';
@@ -359,22 +355,22 @@ function isReturnKnown(state: PayoutState, { amountMinor }: Stated): boolean {
 type Sent = Pick<PayoutState, 'receiveMinor' | 'destinationCurrency'>;
 
 /** Whether the rail reports the amount and the currency that were sent. */
-export function isAmountSent({ receiveMinor, destinationCurrency }: Sent, fact: Stated): boolean {
+export function isAmountSent({ receiveMinor, destinationCurrency }: Sent, fact: Sum): boolean {
   return fact.currency === destinationCurrency && fact.amountMinor === receiveMinor;
 }
 
 /** Whether the returned amount is so small that an operator has to decide what the return means. */
-export function isShortReturn(sent: Sent, fact: Stated, rules: FactRules): boolean {
+export function isShortReturn(sent: Sent, fact: Sum, rules: FactRules): boolean {
   return fact.amountMinor * 100n < sent.receiveMinor * rules.returnMinimumPercent;
 }
 
 /** Whether a return can be booked: in the currency that was sent, and of no more than was sent. */
-export function isBookable(sent: Sent, { amountMinor, currency }: Stated): boolean {
+export function isBookable(sent: Sent, { amountMinor, currency }: Sum): boolean {
   const isWithin = amountMinor > 0n && amountMinor <= sent.receiveMinor;
   return isWithin && currency === sent.destinationCurrency;
 }
 
-function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
+function mismatch(state: PayoutState, fact: Sum, what: string): Effect {
   return park(
     'amount_mismatch',
     `The rail ${what} ${statedSum(fact)}; ${sentSum(state)} was sent.`,
@@ -382,7 +378,7 @@ function mismatch(state: PayoutState, fact: Stated, what: string): Effect {
 }
 
 /** Formats an amount that the rail states. Its currency may not exist. */
-export function statedSum({ amountMinor, currency }: Stated): string {
+export function statedSum({ amountMinor, currency }: Sum): string {
   return isCurrency(currency)
     ? writtenSum(amountMinor, currency)
     : `${amountMinor} ${currency} (minor units)`;

@@ -1,3 +1,5 @@
+import type { Sum } from './money.js';
+
 /**
  * A rail's report about one order. Answers to submissions, answers to look-ups and callbacks are all parsed
  * into this form, and stored and applied in it. Amounts are minor units of `currency`; codes are ISO 20022
@@ -5,31 +7,19 @@
  */
 export type RailReport =
   | { readonly kind: 'accepted'; readonly reference: string | null }
-  | {
-      readonly kind: 'settled';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      /** By the rail's clock, ISO 8601; undefined if the rail stated no time. */
-      readonly at?: string | undefined;
-    }
+  /** `at` is by the rail's clock, ISO 8601; undefined if the rail stated no time. */
+  | (Sum & { readonly kind: 'settled'; readonly at?: string | undefined })
   | { readonly kind: 'rejected'; readonly code: string }
-  | {
-      readonly kind: 'returned';
-      readonly amountMinor: bigint;
-      readonly currency: string;
-      readonly code: string;
-    };
+  | (Sum & { readonly kind: 'returned'; readonly code: string });
 
 /** A report that the rail pushes to us, with the rail's id of the event and the order's key. */
 export type RailEvent = { readonly id: string; readonly key: string; readonly report: RailReport };
 
 /** One line of a rail's statement. A debit is a payment, a credit is a return. */
-export type StatementLine = {
+export type StatementLine = Sum & {
   readonly key: string;
   readonly bankReference: string;
   readonly direction: 'debit' | 'credit';
-  readonly amountMinor: bigint;
-  readonly currency: string;
   /** ISO 8601. */
   readonly bookedAt: string;
 };

@@ -1,11 +1,10 @@
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import type { Sum } from '../domain/money.js';
 import type { RailEvent, RailReport, Statement } from '../domain/railReport.js';
 
 /** One order to a rail. The key is derived from the payout, so that repeats are idempotent. */
-export type Transfer = {
+export type Transfer = Sum & {
   readonly key: string;
-  readonly amountMinor: bigint;
-  readonly currency: string;
   readonly beneficiary: BeneficiaryDetails;
   /** The remittance text that the beneficiary sees. */
   readonly remittance: string;
