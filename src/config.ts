@@ -10,27 +10,26 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-const digits = (form: RegExp, expected: string) => z.string().regex(form, expected);
+/** A text of this form. The message about one that is missing is the same. */
+const matching = (form: RegExp, expected: string) =>
+  z.string({ error: expected }).regex(form, expected);
+const number = (form: RegExp, expected: string) => matching(form, expected).transform(Number);
+const integer = (form: RegExp, expected: string) => matching(form, expected).transform(BigInt);
 const portExpected = 'a port number, 0 to 65535';
-const port = digits(/^\d{1,5}$/, portExpected)
-  .transform(Number)
-  .refine((value) => value <= 65_535, portExpected);
-const count = digits(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999').transform(Number);
+const port = number(/^\d{1,5}$/, portExpected).refine((value) => value <= 65_535, portExpected);
+const count = number(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999');
 const flag = z.enum(['true', 'false'], 'true or false').transform((text) => text === 'true');
 const url = (protocols: string) =>
-  z
-    .string({ error: `a URL (${protocols})` })
-    .regex(new RegExp(`^(${protocols})://`), `a URL (${protocols})`);
+  matching(new RegExp(`^(${protocols})://`), `a URL (${protocols})`);
 const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'at least 16 characters');
 
 /** One master key, or two during a rotation; see docs/operations.md. */
-const masterKeyForm = '64 hexadecimal digits, or two such keys, the first of which wraps';
-const masterKeys = z
-  .string({ error: masterKeyForm })
-  .regex(/^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i, masterKeyForm)
-  .transform((text) => text.split(/\s+/));
+const masterKeys = matching(
+  /^[0-9a-f]{64}(\s+[0-9a-f]{64})?$/i,
+  '64 hexadecimal digits, or two such keys, the first of which wraps',
+).transform((text) => text.split(/\s+/));
 
 const signingKeysForm = 'one to three ed25519 keys, each whsk_ and the base64 of its 32-byte seed';
 const signingKeys = z
@@ -53,30 +52,24 @@ const localTableUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:
 const ed25519Key =
   /^-----BEGIN PUBLIC KEY-----\s+MCowBQYDK2VwAyEA[\w+/]{43}=\s+-----END PUBLIC KEY-----\s*$/;
 
-const readablePem = (read: (text: string) => unknown) => (text: string) => {
-  try {
-    return Boolean(read(text));
-  } catch {
-    return false;
-  }
+/** A text in PEM that `read` accepts. */
+const pem = (read: (text: string) => unknown, error: string) => {
+  const isReadable = (text: string) => {
+    try {
+      return Boolean(read(text));
+    } catch {
+      return false;
+    }
+  };
+  return z.string().refine(isReadable, { error, abort: true }).optional();
 };
-const certificate = z
-  .string()
-  .refine(
-    readablePem((text) => new X509Certificate(text)),
-    {
-      error: 'a certificate in PEM',
-      abort: true,
-    },
-  )
-  .optional();
+const certificate = pem((text) => new X509Certificate(text), 'a certificate in PEM');
 const tlsKeyForm = 'the private key of TEMPORAL_TLS_CERT in PEM';
 
-const encryptionKeysForm =
-  'one to eight keys, each an id, a colon and 64 hexadecimal digits, optionally after "none"';
-const encryptionKeys = z
-  .string({ error: encryptionKeysForm })
-  .regex(/^(none\s+)?([\w.-]{1,64}:[0-9a-f]{64}(\s+(?=\S)|$)){1,8}$/i, encryptionKeysForm)
+const encryptionKeys = matching(
+  /^(none\s+)?([\w.-]{1,64}:[0-9a-f]{64}(\s+(?=\S)|$)){1,8}$/i,
+  'one to eight keys, each an id, a colon and 64 hexadecimal digits, optionally after "none"',
+)
   .transform((text) => text.split(/\s+/))
   .refine((keys) => new Set(keys.map((key) => key.split(':')[0])).size === keys.length, {
     error: 'keys with different ids',
@@ -84,7 +77,7 @@ const encryptionKeys = z
 
 /** Connection settings for Temporal, the same in every Corridor process; see docs/operations.md. */
 const temporal = {
-  TEMPORAL_ADDRESS: z.string({ error: 'host:port' }).regex(/^[^/\s]+:\d+$/, 'host:port'),
+  TEMPORAL_ADDRESS: matching(/^[^/\s]+:\d+$/, 'host:port'),
   TEMPORAL_NAMESPACE: z.string().min(1, 'the name of a namespace').default('default'),
   /** By default on if one of the settings below needs it. */
   TEMPORAL_TLS: flag.optional(),
@@ -92,10 +85,7 @@ const temporal = {
   TEMPORAL_TLS_CA: certificate,
   TEMPORAL_TLS_SERVER_NAME: z.string().optional(),
   TEMPORAL_TLS_CERT: certificate,
-  TEMPORAL_TLS_KEY: z
-    .string()
-    .refine(readablePem(createPrivateKey), { error: tlsKeyForm, abort: true })
-    .optional(),
+  TEMPORAL_TLS_KEY: pem(createPrivateKey, tlsKeyForm),
   TEMPORAL_API_KEY: z.string().optional(),
   /** The first key encrypts payloads that Temporal stores, unless "none" precedes it; all keys decrypt. */
   TEMPORAL_ENCRYPTION_KEYS: encryptionKeys.optional(),
@@ -106,13 +96,10 @@ function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): voi
   const wrong = (name: keyof TemporalConfig, message: string) =>
     context.addIssue({ code: 'custom', path: [name], message });
   const { TEMPORAL_TLS_CERT: cert, TEMPORAL_TLS_KEY: key } = set;
+  const isPair = cert && key && new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
   if (cert === undefined && key !== undefined)
     wrong('TEMPORAL_TLS_CERT', 'the certificate of TEMPORAL_TLS_KEY in PEM');
-  else if (cert !== undefined && key === undefined) wrong('TEMPORAL_TLS_KEY', tlsKeyForm);
-  else if (cert !== undefined && key !== undefined) {
-    const isPair = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
-    if (!isPair) wrong('TEMPORAL_TLS_KEY', tlsKeyForm);
-  }
+  if (cert !== undefined && !isPair) wrong('TEMPORAL_TLS_KEY', tlsKeyForm);
   const needsTls =
     set.TEMPORAL_TLS_CA ?? set.TEMPORAL_TLS_SERVER_NAME ?? cert ?? set.TEMPORAL_API_KEY;
   if (set.TEMPORAL_TLS === false && needsTls !== undefined)
@@ -132,9 +119,7 @@ const shared = {
   /** Endpoint for traces (OTLP over HTTP). Without it, tracing is off. */
   OTEL_EXPORTER_OTLP_ENDPOINT: url('http|https').optional(),
   /** The share of requests that start a trace (sampling ratio). */
-  OTEL_TRACES_SAMPLER_ARG: digits(/^(0(\.\d+)?|1(\.0+)?)$/, 'a number, 0 to 1')
-    .default('1')
-    .transform(Number),
+  OTEL_TRACES_SAMPLER_ARG: number(/^(0(\.\d+)?|1(\.0+)?)$/, 'a number, 0 to 1').default(1),
   /** The port that serves `/metrics` and `/livez`; 0 picks a free one. */
   METRICS_PORT: port.default(0),
   METRICS_HOST: z.string().default('127.0.0.1'),
@@ -169,9 +154,7 @@ const apiSchema = z.object({
   API_HOST: z.string().default('127.0.0.1'),
   API_PORT: port.default(8080),
   /** How long the API keeps serving after SIGTERM, so that a load balancer sees `/readyz` fail. */
-  STOP_NOTICE_SECONDS: digits(/^(\d|10)$/, 'whole seconds, 0 to 10')
-    .default('0')
-    .transform(Number),
+  STOP_NOTICE_SECONDS: number(/^(\d|10)$/, 'whole seconds, 0 to 10').default(0),
   /** Keys the fingerprints of idempotent requests; changing it makes old replays mismatch. */
   FINGERPRINT_SECRET: secret,
   /** 50 requests in flight keep the pool's 16 connections busy; more would only queue. */
@@ -211,13 +194,9 @@ const workerSchema = z.object({
   SANDBOX_KEY_RETENTION_SECONDS: count.optional(),
   SANDBOX_SETTLE_WITHIN_SECONDS: count.optional(),
   /** Operator commands that move more than this sum in euros need a second person's approval. */
-  OPERATOR_APPROVAL_ABOVE_EUR: digits(/^\d{1,9}$/, 'whole euros')
-    .default('10000')
-    .transform(BigInt),
+  OPERATOR_APPROVAL_ABOVE_EUR: integer(/^\d{1,9}$/, 'whole euros').default(10_000n),
   /** A return of a smaller share waits for an operator: correspondents' fees take only a few per cent. */
-  RETURN_MINIMUM_PERCENT: digits(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100')
-    .default('90')
-    .transform(BigInt),
+  RETURN_MINIMUM_PERCENT: integer(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100').default(90n),
   /** No default: which rates price real money must be a conscious decision. */
   RATE_SOURCE: rateSource,
   RATE_SOURCE_URL: url('http|https').default(
@@ -275,7 +254,6 @@ const codecSchema = z.object({
     .regex(/^https?:\/\/[^/\s]+$/, 'an origin, such as https://temporal.example.com'),
 });
 
-const issuerForm = 'the issuer of an OpenID provider, an https URL';
 const identityClaims = ['sub', 'email'] as const;
 
 /** Settings of the sign-in service, which signs operators in at the company's own OpenID provider. */
@@ -284,19 +262,15 @@ const signInSchema = z.object({
   LOG_LEVEL: shared.LOG_LEVEL,
   SIGN_IN_HOST: z.string().default('127.0.0.1'),
   SIGN_IN_PORT: port.default(8082),
-  OIDC_ISSUER: z
-    .string({ error: issuerForm })
-    .regex(
-      /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/,
-      issuerForm,
-    ),
+  OIDC_ISSUER: matching(
+    /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/,
+    'the issuer of an OpenID provider, an https URL',
+  ),
   /** Corridor's client ID at the provider: a public client with the device flow. */
   OIDC_CLIENT_ID: z.string({ error: 'the id of a client' }).min(1, 'the id of a client'),
   /** The claim that identifies operators. An email address may be reassigned, `sub` never is. */
   OIDC_IDENTITY_CLAIM: z.enum(identityClaims, identityClaims.join(' or ')).default('sub'),
-  SIGN_IN_HOURS: digits(/^([1-9]|1[0-2])$/, 'whole hours, 1 to 12')
-    .default('8')
-    .transform(Number),
+  SIGN_IN_HOURS: number(/^([1-9]|1[0-2])$/, 'whole hours, 1 to 12').default(8),
 });
 
 /** Settings of `corridor start` and `corridor demo`, including existing services to use rather than start. */
