@@ -1,3 +1,5 @@
+import newZealandSums from './newZealandSums.json' with { type: 'json' };
+
 /**
  * Check digits of account numbers, one function per scheme. Each takes the whole number in the layout of
  * its scheme, in upper case and without spaces, and returns whether the check digits are right.
@@ -145,27 +147,10 @@ export function isNuban(bankCode: string, account: string): boolean {
 }
 
 // New Zealand's Inland Revenue publishes the checksum algorithms of banks: the weights of the 16 digits,
-// the divisor of the sum, and whether the digits of each product are added first.
-const newZealandSums = {
-  usual: { weights: [0, 0, 6, 3, 7, 9, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
-  high: { weights: [0, 0, 0, 0, 0, 0, 0, 10, 5, 8, 4, 2, 1, 0, 0, 0], divisor: 11 },
-  d: { weights: [0, 0, 0, 0, 0, 0, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0], divisor: 11 },
-  e: { weights: [0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 4, 3, 2, 0, 0, 1], divisor: 11, addsDigits: true },
-  f: { weights: [0, 0, 0, 0, 0, 0, 1, 7, 3, 1, 7, 3, 1, 0, 0, 0], divisor: 10 },
-  g: { weights: [0, 0, 0, 0, 0, 0, 1, 3, 7, 1, 3, 7, 1, 3, 7, 1], divisor: 10, addsDigits: true },
-};
-
-// Banks by their first two digits: those with the usual algorithm, and those with another one.
+// the divisor of the sum, and whether the digits of each product are added first. The table has them by the
+// first two digits of a bank. The usual banks share an algorithm, which has other weights for high accounts.
+const bankSums = new Map(Object.entries(newZealandSums));
 const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
-const otherSums: Readonly<Record<string, keyof typeof newZealandSums>> = {
-  '08': 'd',
-  '09': 'e',
-  '25': 'f',
-  '26': 'g',
-  '28': 'g',
-  '29': 'g',
-  '33': 'f',
-};
 
 /**
  * New Zealand: 2 digits of the bank, 4 of the branch, 7 of the account and 2 or 3 of the suffix. Accounts
@@ -173,9 +158,9 @@ const otherSums: Readonly<Record<string, keyof typeof newZealandSums>> = {
  */
 function isNewZealandAccount(digits: string): boolean {
   const usual = digits.slice(6, 13) >= '0990000' ? 'high' : 'usual';
-  const name = usualBanks.test(digits) ? usual : otherSums[digits.slice(0, 2)];
-  if (name === undefined) return true;
-  const { weights, divisor, addsDigits } = { addsDigits: false, ...newZealandSums[name] };
+  const algorithm = bankSums.get(usualBanks.test(digits) ? usual : digits.slice(0, 2));
+  if (algorithm === undefined) return true;
+  const { weights, divisor, addsDigits } = algorithm;
   // A two-digit suffix equals a three-digit suffix with a leading zero.
   const full = digits.slice(0, 13) + digits.slice(13).padStart(3, '0');
   const sum = digitsOf(full).reduce((total, digit, index) => {

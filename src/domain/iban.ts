@@ -2,6 +2,7 @@ import { countrySpecs } from 'ibantools';
 import { isAlbanianBank, isCin, isLuhn, mod97 } from './checkDigits.js';
 import { digitOf } from './fieldRule.js';
 import registry from './ibanRegistry.json' with { type: 'json' };
+import issuers from './ibanTerritories.json' with { type: 'json' };
 import { isAccountAt } from './modulusCheck.js';
 
 /**
@@ -13,13 +14,7 @@ const registered = new Map(Object.entries(registry));
 
 // Territories whose accounts have IBANs with the code of another country (SWIFT IBAN registry,
 // "country code includes other countries/territories").
-const territories: ReadonlyMap<string, string> = new Map([
-  ...['BL', 'GF', 'GP', 'MF', 'MQ', 'NC', 'PF', 'PM', 'RE', 'TF', 'WF', 'YT'].map(
-    (territory) => [territory, 'FR'] as const,
-  ),
-  ...['GG', 'IM', 'JE'].map((territory) => [territory, 'GB'] as const),
-  ['AX', 'FI'],
-]);
+const territories: ReadonlyMap<string, string> = new Map(Object.entries(issuers));
 
 /** Countries and territories whose accounts have an IBAN. */
 export const ibanCountries: ReadonlySet<string> = new Set([

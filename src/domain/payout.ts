@@ -1,3 +1,4 @@
+import reasons from './attentionReasons.json' with { type: 'json' };
 import { isCurrency, type Sum, writtenSum } from './money.js';
 import type { RailReport } from './railReport.js';
 
@@ -17,15 +18,12 @@ export const nextStatuses = {
 
 export type PayoutStatus = keyof typeof nextStatuses;
 
-export const payoutStatuses = [
-  'pending',
-  'processing',
-  'sent',
-  'settled',
-  'failed',
-  'canceled',
-  'returned',
-] as const satisfies readonly PayoutStatus[];
+/** All statuses, in the order of the table. */
+export const payoutStatuses: readonly PayoutStatus[] = Object.keys(nextStatuses).filter(isStatus);
+
+function isStatus(text: string): text is PayoutStatus {
+  return Object.hasOwn(nextStatuses, text);
+}
 
 /** The current status of a payout, and the time at which it reached each status. */
 export type StatusRecord = {
@@ -76,15 +74,7 @@ export function isFinal(status: PayoutStatus): boolean {
 }
 
 /** The reasons why a payout waits for an operator. A reason is stored in addition to the status. */
-export const attentionReasons = {
-  amount_mismatch: 'The rail reports another amount or currency than was sent.',
-  contradiction: 'The rail reports something that contradicts what it reported before.',
-  paid_after_release: 'The rail paid although the hold was released; the money is in suspense.',
-  outcome_unknown: 'The rail gives no definite answer, and its key can no longer be repeated.',
-  settle_by_passed: 'The rail has confirmed neither settlement nor failure in its time.',
-  return_short: 'The rail returned much less than was sent; an operator decides what that means.',
-  unexpected_failure: 'A step failed in a way the workflow has no answer to.',
-} as const;
+export const attentionReasons = reasons;
 
 export type AttentionReason = keyof typeof attentionReasons;
 

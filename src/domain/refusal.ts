@@ -1,71 +1,15 @@
+import refusals from './refusal.json' with { type: 'json' };
+
 /**
  * All refusals of the service by their stable code, with HTTP status and title. A code gets its meaning
- * only in this table. The API renders refusals as RFC 9457 problem details, and a failed payout stores
+ * only in refusal.json. The API renders refusals as RFC 9457 problem details, and a failed payout stores
  * its refusal. Bugs are not in the table: they throw.
+ *
+ * With 400 nothing is stored and no idempotency key is bound. 401 to 417 concern authentication,
+ * permissions, routes, conflicts and the form of the request. With 422 the request is understood but
+ * refused: the refusal of a payout is stored and binds its idempotency key. 429 to 503 are limits and
+ * failures of the service; all but 431 may succeed later.
  */
-const refusals = {
-  // 400: the request cannot be read; nothing is stored, and no idempotency key is bound.
-  parameter_missing: [400, 'A required parameter is missing'],
-  parameter_invalid: [400, 'A parameter is malformed'],
-  parameter_unknown: [400, 'A parameter is not supported by this route'],
-  parameters_exclusive: [400, 'The parameters are mutually exclusive'],
-  body_malformed: [400, 'The request body cannot be decoded'],
-  request_malformed: [400, 'The request is not HTTP/1.1'],
-  header_invalid: [400, 'A header is malformed'],
-  api_version_unknown: [400, 'No such API version'],
-  // 401–417: authentication, permissions, routes, conflicts and the form of the request.
-  api_key_missing: [401, 'No API key was sent'],
-  api_key_invalid: [401, 'The API key is not valid'],
-  signature_invalid: [401, 'The signature is not valid'],
-  address_not_allowed: [403, 'The API key is not allowed from this address'],
-  scope_missing: [403, 'The API key lacks the required scope'],
-  account_frozen: [403, 'The account is frozen'],
-  account_closed: [403, 'The account is closed'],
-  live_mode_unsupported: [403, 'This route serves test accounts only'],
-  not_found: [404, 'No such object'],
-  route_not_found: [404, 'No such route'],
-  method_not_allowed: [405, 'The route does not support that method'],
-  request_timeout: [408, 'The request took too long to arrive'],
-  request_in_progress: [409, 'The first request with this key is still running'],
-  batch_not_cancelable: [409, 'The batch is complete'],
-  payout_not_cancelable: [409, 'The payout can no longer be canceled'],
-  webhook_endpoint_unverified: [409, 'The webhook endpoint has not been verified'],
-  webhook_endpoint_disabled: [409, 'The webhook endpoint is disabled'],
-  secret_rotation_open: [409, 'The last rotation of the secret has not ended'],
-  body_too_large: [413, 'The request body is too large'],
-  content_type_unsupported: [415, 'The content type is not supported'],
-  expectation_unsupported: [417, 'The expectation cannot be met'],
-  // 422: understood but refused. The refusal of a payout is stored and binds its idempotency key.
-  idempotency_key_reused: [422, 'The idempotency key belongs to another request'],
-  currency_unsupported: [422, 'The currency is not supported'],
-  amount_too_small: [422, 'The amount is too small'],
-  amount_too_large: [422, 'The amount is too large'],
-  corridor_unavailable: [422, 'No rail can send this payout'],
-  list_too_broad: [422, 'The filters are not selective enough'],
-  cursor_not_found: [422, 'The list has no such object to continue from'],
-  retry_refused: [422, 'The payout cannot be retried'],
-  quote_not_found: [422, 'No such quote'],
-  quote_expired: [422, 'The quote has expired'],
-  quote_used: [422, 'The quote has been used'],
-  beneficiary_not_found: [422, 'No such beneficiary'],
-  beneficiary_invalid: [422, 'The beneficiary details are not valid'],
-  currency_mismatch: [422, 'The currency is not the one the beneficiary receives'],
-  insufficient_funds: [422, 'The available balance is too low'],
-  limit_exceeded: [422, 'A limit of the account would be exceeded'],
-  webhook_url_refused: [422, 'Webhooks cannot be sent to that address'],
-  webhook_challenge_failed: [422, 'The challenge was not answered'],
-  limit_reached: [422, 'A limit of the account is reached'],
-  batch_refused: [422, 'Another item of the batch was refused'],
-  rate_expired: [422, 'The rates of the batch have expired'],
-  // 429–503: limits, and failures of the service; all but 431 may succeed later.
-  rate_limited: [429, 'Too many requests'],
-  too_many_in_flight: [429, 'Too many requests at once'],
-  headers_too_large: [431, 'The request headers are too large'],
-  rate_unavailable: [503, 'No current rate for this corridor'],
-  service_unavailable: [503, 'The service is temporarily unavailable'],
-  internal_error: [500, 'An internal error occurred'],
-} as const;
-
 export type RefusalCode = keyof typeof refusals;
 
 /** All codes in the order of the table. */
@@ -151,6 +95,5 @@ function describe({ code, param, expected, received, isBare, meant }: Omit<Refus
 
 /** Returns the HTTP status (RFC 9110) and the title (RFC 9457) of a code. */
 export function meaningOf(code: RefusalCode): { readonly status: number; readonly title: string } {
-  const [status, title] = refusals[code];
-  return { status, title };
+  return refusals[code];
 }

