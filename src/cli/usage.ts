@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Environment } from '../config.js';
 import type { Database } from '../db/client.js';
+import { isDay } from '../domain/day.js';
 import { expectedLine, isPlainLine, type Signature } from '../domain/operator.js';
 
 /** Wrong usage of a command. The message says what was expected. */
@@ -58,10 +59,7 @@ const timeForm = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d
 export function futureTime(flags: Flags, name: string): Date {
   const text = flags[name] ?? '';
   const day = timeForm.exec(text)?.[1] ?? '';
-  const midnight = new Date(`${day}T00:00:00Z`);
-  // JavaScript parses 31 February as a day in March.
-  const isDay = !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);
-  const time = new Date(isDay ? text : Number.NaN);
+  const time = new Date(isDay(day) ? text : Number.NaN);
   // NaN is greater than no number, so an invalid time is refused as well.
   if (time.getTime() > Date.now()) return time;
   throw new UsageError(`--${name} expects a time in the future, such as 2027-01-31T12:00:00Z.`);

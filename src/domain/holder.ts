@@ -1,4 +1,5 @@
 import { nameOf } from './countryName.js';
+import { isDay } from './day.js';
 import { beneficiaryFields, type FieldRule, type GivenDetails } from './fieldRule.js';
 import formats from './holderFormats.json' with { type: 'json' };
 import { latinText } from './latinText.js';
@@ -55,7 +56,8 @@ function readerOf(
   { field, pattern, form }: HolderFormat & Pick<FieldRule, 'field'>,
   isLatin: boolean,
   place: string,
-  today?: string,
+  // Where rules are only listed, no day is too late.
+  today = '9999-12-31',
 ): Pick<FieldRule, 'read' | 'fault'> {
   const layout = new RegExp(`^(?:${pattern})$`, 'u');
   const written = (text: string) => {
@@ -64,7 +66,7 @@ function readerOf(
     return form === 'text' && isLatin ? latinText(plain, place) : plain;
   };
   const isReal = (value: string) =>
-    (field !== 'date_of_birth' || isDayBefore(value, today)) &&
+    (field !== 'date_of_birth' || (isDay(value) && value < today)) &&
     (field !== 'address[country]' || places.has(value));
   return {
     read: (text) => {
@@ -83,10 +85,4 @@ function postCodeOf(country: string): Partial<HolderFormat> {
   const { pattern, example } = places.get(country) ?? {};
   if (pattern === undefined || example === undefined) return {};
   return { pattern, example, expected: `a post code of ${nameOf(country)}, such as ${example}` };
-}
-
-/** Whether the text is a real day before today. Where rules are only listed, there is no `today`. */
-function isDayBefore(text: string, today = '9999-12-31'): boolean {
-  const day = new Date(text);
-  return !Number.isNaN(day.valueOf()) && day.toISOString().startsWith(text) && text < today;
 }

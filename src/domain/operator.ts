@@ -1,3 +1,4 @@
+import { isDay } from './day.js';
 import type { Posting } from './ledger.js';
 import { endedUnpaid, hasConflictingReports, isInFlight, type PayoutState } from './payout.js';
 
@@ -137,12 +138,6 @@ function faultOfDeadline(until: string, now: Date): string | undefined {
   return timeMs > now.getTime() + longestExtensionMs
     ? '--until expects a time within 30 days.'
     : undefined;
-}
-
-/** Whether a text is a real day. `Date` reads 31 February as 3 March, so only real days print unchanged. */
-function isDay(text: string): boolean {
-  const day = new Date(text);
-  return !Number.isNaN(day.getTime()) && day.toISOString().slice(0, 10) === text;
 }
 
 /**

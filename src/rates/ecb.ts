@@ -1,4 +1,5 @@
 import { timeIn } from '../domain/arrival.js';
+import { isDay } from '../domain/day.js';
 import { parseRate } from '../domain/fx.js';
 import { isCurrency } from '../domain/money.js';
 import { download, utf8 } from './download.js';
@@ -52,10 +53,6 @@ export function parseEcbDaily(xml: string): RateTable {
 
 /** Returns the time of a day's rates: the ECB's concertation at 14:10 in Frankfurt. */
 function concertationOf(day: string): Date {
-  const noon = new Date(`${day}T12:00:00Z`);
-  // Some JavaScript engines roll 31 February over to March instead of rejecting it.
-  if (Number.isNaN(noon.getTime()) || !noon.toISOString().startsWith(day)) {
-    throw new Error(`The ECB rates have an invalid date: ${day}`);
-  }
+  if (!isDay(day)) throw new Error(`The ECB rates have an invalid date: ${day}`);
   return timeIn('Europe/Berlin', `${day}T14:10:00`);
 }
