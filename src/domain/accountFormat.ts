@@ -14,12 +14,9 @@ import { isAccountAt } from './modulusCheck.js';
  * The layouts are those that clearing houses publish and payout providers require;
  * `test/fixtures/accountNumbers.json` names a source for each of its account numbers.
  */
-type FieldFormat = {
+type FieldFormat = Pick<FieldRule, 'pattern' | 'expected' | 'example'> & {
   /** The local name of the field, such as "sort code" or "CLABE". */
   readonly title: string;
-  readonly pattern: string;
-  readonly expected: string;
-  readonly example: string;
   readonly check?: string;
   readonly optional?: boolean;
   readonly default?: string;
@@ -50,19 +47,14 @@ export function nationalAccounts(
   issuer: string | undefined,
 ): { readonly currency: string; readonly accounts: readonly (readonly FieldRule[])[] } | undefined {
   const found = byCountry.get(country);
-  return (
-    found && {
-      currency: found.currency,
-      accounts: found.accounts.map((account) => rulesOf(account, issuer)),
-    }
+  if (found === undefined) return undefined;
+  const accounts = found.accounts.map((account) =>
+    beneficiaryFields.flatMap((field) => {
+      const format = account[field];
+      return format === undefined ? [] : [ruleOf(field, format, account, issuer)];
+    }),
   );
-}
-
-function rulesOf(account: AccountFormat, issuer: string | undefined): readonly FieldRule[] {
-  return beneficiaryFields.flatMap((field) => {
-    const format = account[field];
-    return format === undefined ? [] : [ruleOf(field, format, account, issuer)];
-  });
+  return { currency: found.currency, accounts };
 }
 
 function ruleOf(
@@ -84,7 +76,7 @@ function ruleOf(
     },
     fault: (text) => {
       const value = normalised(format, text);
-      return isIban(value) ? ibanSentence(value, issuer) : faultOf(field, value, account);
+      return isIban(value) ? ibanSentence(value, issuer) : faultOf(field, format, value, account);
     },
   };
 }
@@ -121,11 +113,10 @@ function ibanSentence(iban: string, issuer: string | undefined): string {
 /** Returns a sentence about an invalid value if the fault is a common mistake. */
 function faultOf(
   field: BeneficiaryField,
+  format: FieldFormat,
   value: string,
   account: AccountFormat,
 ): string | undefined {
-  const format = account[field];
-  if (format === undefined) return undefined;
   const { title } = format;
   if (layoutOf(format).test(value)) return checkSentence(format);
   const digits = Array.from(value, (letter) => digitOf[letter] ?? letter).join('');

@@ -44,13 +44,6 @@ export function correctionOf(
     : entry;
 }
 
-/** Whether an entry of the kind is posted and has not been reversed. */
-function hasUnreversed(kind: EntryKind, posted: readonly PostedEntry[]): boolean {
-  return posted.some(
-    (entry) => entry.kind === kind && !posted.some(({ reverses }) => reverses === entry.id),
-  );
-}
-
 function entryOf(
   correction: Correction,
   amounts: AcceptedAmounts,
@@ -66,12 +59,13 @@ function entryOf(
         ? writeOffEntry(currency, missingMinor)
         : chargeSuspenseEntry(amounts);
     case 'reverse': {
+      const isReversed = ({ id }: PostedEntry) => posted.some(({ reverses }) => reverses === id);
       const entry = posted.find(({ id }) => String(id) === correction.entry);
-      const isReversed = posted.some(({ reverses }) => reverses === entry?.id);
-      if (entry?.kind === 'settle' && hasUnreversed('return', posted)) {
+      const isReturned = posted.some((each) => each.kind === 'return' && !isReversed(each));
+      if (entry?.kind === 'settle' && isReturned) {
         return 'The customer already has the returned amount: reverse the return first.';
       }
-      return entry !== undefined && reversible.includes(entry.kind) && !isReversed
+      return entry !== undefined && reversible.includes(entry.kind) && !isReversed(entry)
         ? reversalOf(entry)
         : `${correction.entry} is not an entry of this payout that can be reversed, or has been reversed already.`;
     }

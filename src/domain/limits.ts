@@ -51,14 +51,11 @@ type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
  */
 export function refuseOverLimit(
   standings: readonly LimitUse[],
-  {
-    sourceCurrency,
-    destinationCurrency,
-    sourceMinor,
-  }: Debit & { readonly destinationCurrency: string },
+  debit: Debit & { readonly destinationCurrency: string },
   takenMinor: Readonly<Record<'ofCurrency' | 'ofCorridor', bigint>>,
   param: string,
 ): Refusal | undefined {
+  const { sourceCurrency, destinationCurrency, sourceMinor } = debit;
   const usedOf = ({ resetsAt, destination, usedMinor }: LimitUse) => {
     const taken = destination === null ? takenMinor.ofCurrency : takenMinor.ofCorridor;
     return resetsAt ? usedMinor + taken : 0n;

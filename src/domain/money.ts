@@ -66,6 +66,11 @@ export function divideUp(dividend: bigint, divisor: bigint): bigint {
   return (dividend + divisor - 1n) / divisor;
 }
 
+/** Returns the smaller of two amounts in the same unit; `Math.min` does not accept `bigint`. */
+export function min(a: bigint, b: bigint): bigint {
+  return a < b ? a : b;
+}
+
 /** Returns the larger of two amounts in the same unit; `Math.max` does not accept `bigint`. */
 export function max(a: bigint, b: bigint): bigint {
   return a > b ? a : b;

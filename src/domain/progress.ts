@@ -28,13 +28,7 @@ export type Move = {
 };
 
 /** The cancellation of an undecided payout, which has no hold and was never submitted to a rail. */
-export const undecidedCancellation: Move = {
-  status: 'canceled',
-  statusReason: 'canceled',
-  railReference: null,
-  returnedMinor: null,
-  settledAt: null,
-};
+export const undecidedCancellation = moveTo('canceled', { kind: 'withdrawn' });
 
 /** The combined effect of a list of facts on one payout, in order. */
 export type Progress = {

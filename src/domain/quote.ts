@@ -1,6 +1,6 @@
 import { type Corridor, corridorCurrencies, feeFor, grossFor } from './corridor.js';
 import { convertBackUp, convertFloor, quotedRate, type Rate } from './fx.js';
-import { formatSum } from './money.js';
+import { formatSum, min } from './money.js';
 import { type Refusal, refuse } from './refusal.js';
 
 /** The side of the conversion whose amount the caller fixes; the other amount is calculated. */
@@ -66,31 +66,25 @@ export function price(request: PriceRequest): Price | Refusal {
   const least = fixedSide === 'source' ? reaching(1n) : 1n;
   if (amount < least) return outside('amount_too_small', request, least);
   const sourceMinor = fixedSide === 'source' ? amount : reaching(amount);
-  const most = reaching(mostReceivedMinor);
-  const capped = most < corridor.maximumMinor ? { ...corridor, maximumMinor: most } : corridor;
-  if (sourceMinor > capped.maximumMinor) {
-    return outside('amount_too_large', request, largest(capped, fixedSide, rate));
+  const maximumMinor = min(reaching(mostReceivedMinor), corridor.maximumMinor);
+  const received = (minor: bigint) =>
+    convertFloor(minor - feeFor(minor, corridor.fee), source, destination, rate);
+  if (sourceMinor > maximumMinor) {
+    const limitMinor = fixedSide === 'source' ? maximumMinor : received(maximumMinor);
+    return outside('amount_too_large', request, limitMinor);
   }
 
   const feeMinor = feeFor(sourceMinor, corridor.fee);
   const netMinor = sourceMinor - feeMinor;
-  const converted = convertFloor(netMinor, source, destination, rate);
   return {
     sourceMinor,
     feeMinor,
     netMinor,
-    receiveMinor: fixedSide === 'source' ? converted : amount,
+    receiveMinor: fixedSide === 'source' ? received(sourceMinor) : amount,
     midValueMinor: convertFloor(netMinor, source, destination, mid),
     rate,
     mid,
   };
-}
-
-/** Returns the maximum amount of a request: the corridor's maximum in the currency of the fixed side. */
-function largest(corridor: Corridor, fixedSide: FixedSide, rate: Rate): bigint {
-  const { source, destination, maximumMinor, fee } = corridor;
-  if (fixedSide === 'source') return maximumMinor;
-  return convertFloor(maximumMinor - feeFor(maximumMinor, fee), source, destination, rate);
 }
 
 function outside(

@@ -218,15 +218,9 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
       settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once that day is closed)`;
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
     // A bank that no longer knows the key neither rejects nor voids it, so only a statement is evidence.
-    return isDisputed || attentionReason === 'outcome_unknown'
-      ? [statement]
-      : [
-          [
-            'fail',
-            `releases the hold if the bank ${status === 'sent' ? 'has rejected' : 'rejects or voids'} it`,
-          ],
-          statement,
-        ];
+    if (isDisputed || attentionReason === 'outcome_unknown') return [statement];
+    const refuses = status === 'sent' ? 'has rejected' : 'rejects or voids';
+    return [['fail', `releases the hold if the bank ${refuses} it`], statement];
   },
   extendDeadline: () => [
     ['extend --until ISO-TIME', 'gives the bank until then; no command can shorten this'],
