@@ -8,6 +8,15 @@ export function currencyOf(flags: Flags, name = 'currency'): string {
   throw new UsageError(`--${name} expects an ISO 4217 code.`);
 }
 
+type Range = readonly [least: number, most: number];
+
+/** Parses a whole number in a range, which the error message states. */
+export function countOf(name: string, text: string, what: string, [least, most]: Range): number {
+  const count = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
+  if (count >= least && count <= most) return count;
+  throw new UsageError(`--${name} expects ${what}, ${least} to ${most}.`);
+}
+
 type Rule = { readonly least?: bigint; readonly or?: string };
 
 /** Parses a flag in major units and returns minor units, between `least` and the maximum of a column. */

@@ -1,8 +1,9 @@
 import { listArrivals } from '../db/arrivals.js';
 import { longTransaction } from '../db/client.js';
 import { estimatedArrival } from '../domain/arrival.js';
+import { countOf } from './amounts.js';
 import { printJson, printTable } from './table.js';
-import { type Call, UsageError } from './usage.js';
+import type { Call } from './usage.js';
 
 const header = ['currency', 'mode', 'state', 'payouts', 'late', 'latest by'];
 
@@ -18,13 +19,9 @@ const limitMs = 5 * 60_000;
  * delay. A payout without an estimate is not late.
  */
 export async function showArrivals({ database, isJson, flags }: Call): Promise<void> {
-  const { days = '30' } = flags;
-  const count = /^[1-9]\d{0,2}$/.test(days) ? Number.parseInt(days, 10) : 0;
-  if (count < 1 || count > mostDays) {
-    throw new UsageError(`--days expects a number of days, 1 to ${mostDays}.`);
-  }
+  const days = countOf('days', flags['days'] ?? '30', 'a number of days', [1, mostDays]);
   const lines = new Map<string, readonly [number, number, number]>();
-  const groups = await longTransaction(database, limitMs, (sql) => listArrivals(sql, count));
+  const groups = await longTransaction(database, limitMs, (sql) => listArrivals(sql, days));
   for (const group of groups) {
     const { sourceCurrency, destinationCurrency, acceptedAt, endedAt, payouts } = group;
     const estimate = estimatedArrival(sourceCurrency, destinationCurrency, acceptedAt) ?? endedAt;

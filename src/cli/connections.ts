@@ -29,12 +29,8 @@ export async function withConnections<T>(
     );
   }
   const config = readOperatorConfig(process.env, stack.settings);
-  const { CORRIDOR_OPERATOR_KEY: operatorKey } = config;
-  const database = connectDatabase({
-    url: config.DATABASE_URL,
-    poolSize: 2,
-    applicationName: 'corridor-cli',
-  });
+  const { DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: operatorKey } = config;
+  const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
   try {
     const { TEMPORAL_UI_URL: ui, TEMPORAL_NAMESPACE: namespace = 'default' } = env;
     return await work({

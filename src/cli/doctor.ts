@@ -100,12 +100,8 @@ async function temporalChecks({ withTemporal }: Call): Promise<readonly Check[]>
     faults = await withTemporal(faultsOfTemporal);
     return '';
   });
-  return [
-    reached,
-    ...Object.entries(faults).map(([name, fault]) => ({
-      ...{ name, fault: fault === '' ? null : fault, detail: '' },
-    })),
-  ];
+  const others = Object.entries(faults).map(([name, fault]) => check(name, async () => fault));
+  return [reached, ...(await Promise.all(others))];
 }
 
 async function bankFault({ SANDBOX_BANK_URL: url }: Environment): Promise<string> {

@@ -15,6 +15,7 @@ import {
 import { type Sql, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { isScope, type Scope, scopes } from '../domain/scope.js';
+import { countOf } from './amounts.js';
 import { printRows } from './table.js';
 import {
   type Call,
@@ -63,7 +64,7 @@ export async function rollKey(call: Call): Promise<void> {
   const id = requiredId('key', call);
   const signature = signatureOf(call);
   const { overlap = '24', expires } = flags;
-  const overlapHours = overlapOf(overlap);
+  const overlapHours = countOf('overlap', overlap, 'hours', [0, longestOverlapHours]);
   const { key, row, old } = await transaction(database, async (sql) => {
     const rolled = existing('key', id, await findApiKey(sql, id));
     if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
@@ -155,10 +156,4 @@ function networksOf(text: string): readonly string[] {
   const networks = [...new Set(text.split(','))];
   if (networks.every(isNetwork)) return networks;
   throw new UsageError('--allow expects addresses and subnets, such as 192.0.2.7,10.0.0.0/8.');
-}
-
-function overlapOf(text: string): number {
-  const hours = /^\d{1,3}$/.test(text) ? Number.parseInt(text, 10) : Number.NaN;
-  if (hours <= longestOverlapHours) return hours;
-  throw new UsageError(`--overlap expects hours, 0 to ${longestOverlapHours}.`);
 }

@@ -4,7 +4,7 @@ import { findFunds, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
 import { writtenMinor } from '../domain/money.js';
-import { currencyOf, sumOf } from './amounts.js';
+import { countOf, currencyOf, sumOf } from './amounts.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
@@ -65,17 +65,15 @@ export async function changePayeeDelay(call: Call): Promise<void> {
   const accountId = requiredId('account', call);
   const signature = signatureOf(call);
   const currency = currencyOf(flags);
-  const [above, hours] = [requiredFlag(flags, 'above'), flags['hours'] ?? '24'];
+  const above = requiredFlag(flags, 'above');
   const aboveMinor = above === 'none' ? 0n : sumOf(flags, 'above', currency, { least: 0n, or });
   // At most 30 days: an operator who wants a longer delay should close the account instead.
-  if (!/^([1-9]|[1-9]\d|[1-6]\d\d|7[01]\d|720)$/.test(hours)) {
-    throw new UsageError('--hours expects a number of hours, 1 to 720.');
-  }
+  const hours = countOf('hours', flags['hours'] ?? '24', 'a number of hours', [1, 720]);
   existing('account', accountId, await findAccount(database, accountId));
   await transaction(database, async (sql) => {
     if (above === 'none') await endPayeeDelay(sql, accountId, currency);
-    else await setPayeeDelay(sql, accountId, { currency, aboveMinor, hours: Number(hours) });
-    const command = { kind: 'limits new-payee', currency, above, hours };
+    else await setPayeeDelay(sql, accountId, { currency, aboveMinor, hours });
+    const command = { kind: 'limits new-payee', currency, above, hours: `${hours}` };
     await recordCommand(sql, signature, accountId, command);
   });
   await showLimits(call);

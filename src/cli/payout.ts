@@ -7,7 +7,7 @@ import { correctionOf } from '../domain/correction.js';
 import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
-import { isFinal, railKey, statedSum, statusHistory } from '../domain/payout.js';
+import { isFinal, railKey, type StatusChange, statedSum, statusHistory } from '../domain/payout.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { sentenceOf } from '../domain/refusal.js';
 import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
@@ -117,20 +117,10 @@ function linesOf(view: View): readonly string[] {
     ...fact('Workflow', workflow),
     ...nextLines(view.accepted),
     '',
-    ...part('History', [
-      ...statusHistory(row).map(
-        ({ at, status, reason }) => `${at}  ${status}${reason === null ? '' : `  (${reason})`}`,
-      ),
-    ]),
+    ...part('History', statusHistory(row).map(changeLine)),
     ...part('At the bank', [...sendings(row), ...view.callbacks.map(callbackLine)]),
     ...part('Postings', view.entries.flatMap(entryLines)),
-    ...part(
-      'Webhooks',
-      view.deliveries.map(
-        ({ event, endpointId, status, attempts }) =>
-          `${event} to ${endpointId}: ${status}, attempts: ${attempts}`,
-      ),
-    ),
+    ...part('Webhooks', view.deliveries.map(deliveryLine)),
     ...part('Operators', view.actions.flatMap(actionLines)),
   ];
 }
@@ -145,6 +135,12 @@ export function nextLines(offers: readonly Offer[]): readonly string[] {
     return lines.length === 0 ? [] : ['', heading, ...lines];
   });
 }
+
+const changeLine = ({ at, status, reason }: StatusChange) =>
+  `${at}  ${status}${reason === null ? '' : `  (${reason})`}`;
+
+const deliveryLine = ({ event, endpointId, status, attempts }: View['deliveries'][number]) =>
+  `${event} to ${endpointId}: ${status}, attempts: ${attempts}`;
 
 function sendings({ submitStartedAt, lastSentAt, voidIntent }: PayoutRow): readonly string[] {
   if (submitStartedAt === null) return [];

@@ -5,6 +5,7 @@ import { CannotStart } from '../../sandbox/stack/cannotStart.js';
 import { ConfigError } from '../config.js';
 import { isOutage, isRaisedByFunction } from '../db/client.js';
 import { maximumBatchItems } from '../domain/batch.js';
+import { countOf } from './amounts.js';
 import { authenticate, withConnections } from './connections.js';
 import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } from './help.js';
 import { type Flags, Refused, UsageError } from './usage.js';
@@ -47,12 +48,8 @@ type Typed = {
 
 /** Splits the arguments into words and flags. Rejects flags that no command has. */
 function parse(args: readonly string[]): Typed {
-  const options = Object.fromEntries(
-    Object.entries(flagsOf()).map(([name, type]) => [
-      name,
-      name === 'help' ? { type, short: 'h' } : { type },
-    ]),
-  );
+  const known = Object.entries(flagsOf()).map(([name, type]) => [name, { type }] as const);
+  const options = { ...Object.fromEntries(known), help: { type: 'boolean', short: 'h' } as const };
   if (args.some((arg) => /^--operator(=|$)/.test(arg))) {
     throw new UsageError('--operator: leave it out; the name comes from CORRIDOR_OPERATOR_KEY.');
   }
@@ -148,11 +145,7 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
 
 function batchOf({ batch }: Flags): number | undefined {
   if (batch === undefined) return undefined;
-  const count = /^[1-9]\d{0,4}$/.test(batch) ? Number.parseInt(batch, 10) : 0;
-  if (count < 1 || count > maximumBatchItems) {
-    throw new UsageError(`--batch expects a number of payouts, 1 to ${maximumBatchItems}.`);
-  }
-  return count;
+  return countOf('batch', batch, 'a number of payouts', [1, maximumBatchItems]);
 }
 
 /** Returns the stack's ports: as typed, else `byDefault` for all of them, else the usual port of each. */
@@ -160,9 +153,7 @@ function portsOf(flags: Flags, byDefault?: number): StackPorts {
   const port = (name: string, usual: number) => {
     const text = flags[name];
     if (text === undefined) return byDefault ?? usual;
-    const typed = /^\d{1,5}$/.test(text) ? Number.parseInt(text, 10) : 65_536;
-    if (typed > 65_535) throw new UsageError(`--${name} expects a port number, 0 to 65535.`);
-    return typed;
+    return countOf(name, text, 'a port number', [0, 65_535]);
   };
   return {
     api: port('api-port', 8080),

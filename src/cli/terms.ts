@@ -4,7 +4,7 @@ import { recordCommand } from '../db/operatorActions.js';
 import { compareFees, findTermsAt, insertTerms, listTerms, type TermsRow } from '../db/terms.js';
 import { corridorCurrencies, feeFor } from '../domain/corridor.js';
 import { writtenMinor } from '../domain/money.js';
-import { sumOf } from './amounts.js';
+import { countOf, sumOf } from './amounts.js';
 import { printRows } from './table.js';
 import { type Call, existing, type Flags, futureTime, signatureOf, UsageError } from './usage.js';
 
@@ -55,14 +55,16 @@ async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): P
   const present = await findTermsAt(sql, accountId, currency, at);
   const sum = (name: string, kept: bigint) =>
     flags[name] === undefined ? kept : sumOf(flags, name, currency, { least: 0n });
+  const points = (name: string, kept: number) =>
+    countOf(name, flags[name] ?? `${kept}`, 'basis points', [0, 9999]);
   const terms = {
     ...present,
     accountId,
     fixedMinor: sum('fixed', present.fixedMinor),
-    basisPoints: basisPointsOf(flags, 'basis-points', present.basisPoints),
+    basisPoints: points('basis-points', present.basisPoints),
     minimumMinor: sum('minimum', present.minimumMinor),
     maximumMinor: sum('maximum', present.maximumMinor),
-    spreadBasisPoints: basisPointsOf(flags, 'spread', present.spreadBasisPoints),
+    spreadBasisPoints: points('spread', present.spreadBasisPoints),
   };
   // 10^14 is the API's maximum amount in every currency.
   if (terms.maximumMinor > 10n ** 14n || feeFor(terms.maximumMinor, terms) >= terms.maximumMinor) {
@@ -70,12 +72,6 @@ async function termsTyped(sql: Sql, currency: string, flags: Flags, at: Date): P
     throw new UsageError(`--maximum expects more than its own fee, and at most ${most}.`);
   }
   return terms;
-}
-
-function basisPointsOf(flags: Flags, name: string, present: number): number {
-  const text = flags[name] ?? `${present}`;
-  if (/^\d{1,4}$/.test(text)) return Number.parseInt(text, 10);
-  throw new UsageError(`--${name} expects basis points, 0 to 9999.`);
 }
 
 async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {

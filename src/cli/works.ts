@@ -52,10 +52,8 @@ export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> =
 };
 
 async function migrateForLogins({ database }: Call): Promise<void> {
-  const [{ migrate }, { allowLogins }] = await Promise.all([
-    import('../db/migrate.js'),
-    import('../db/roles.js'),
-  ]);
+  const { migrate } = await import('../db/migrate.js');
+  const { allowLogins } = await import('../db/roles.js');
   const applied = await migrate(database);
   const logins = readLoginConfig(process.env);
   await allowLogins(database, {

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
+import { countOf } from '../../src/cli/amounts.js';
 import {
   commandNames,
   commandOf,
@@ -70,6 +71,13 @@ it('reads flags with and without values, and arguments, from the usage line', ()
   expect(flagsOf('payouts show')).not.toHaveProperty('reason');
   expect(flagsOf('payouts fail')).toMatchObject({ reason: 'string', 'statement-date': 'string' });
   expect(['payouts list', 'payouts show', 'rates use'].map(wordsAfter)).toEqual([0, 1, 1]);
+});
+
+it('reads a whole number in a range, and states the range', () => {
+  const days = (text: string) => countOf('days', text, 'a number of days', [1, 366]);
+  expect(['1', '030', '366'].map(days)).toEqual([1, 30, 366]);
+  for (const text of ['', '0', '367', '-1', '1.5', '1e2', ' 7', '٣', '000001'])
+    expect(() => days(text), text).toThrow('--days expects a number of days, 1 to 366.');
 });
 
 it('wraps lines between words', () => {
