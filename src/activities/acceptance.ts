@@ -121,7 +121,7 @@ async function priceAll(
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
     if (row?.status !== 'pending' || awaitsItsBatch(row)) continue;
-    const rail = rails.find(railNameOf(row.mode) ?? '');
+    const rail = rails.get(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
     const unroutable = rail === undefined ? refuseUnroutable(row.mode) : undefined;
     const facts = factsOf(row);

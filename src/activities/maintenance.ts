@@ -50,7 +50,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
     readStatements: (): Promise<number> =>
       withHeartbeat(async () => {
         const read = await Promise.allSettled(
-          rails.all.map((rail) => readStatements(database, rail)),
+          Array.from(rails.values(), (rail) => readStatements(database, rail)),
         );
         const failed = read.find((each) => each.status === 'rejected');
         // Retries come every minute while a day cannot be read. They count once an hour.

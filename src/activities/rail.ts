@@ -152,7 +152,7 @@ export type SubmittedAll = {
 export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<SubmittedAll> {
   const { database, rails, keyring } = deps;
   const { driver, ids } = input;
-  const limits = rails.all.map(({ name, limits }) => ({ rail: name, ...limits }));
+  const limits = Array.from(rails, ([rail, { limits }]) => ({ rail, ...limits }));
   const begunMs = Date.now();
   const begun = await beginSubmission(database, input, limits);
   const doubtful = await repeatsOfPaid(database, begun);
@@ -390,7 +390,7 @@ function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
 }
 
 export function findRail(rails: Rails, name: string): Rail {
-  const rail = rails.find(name);
+  const rail = rails.get(name);
   if (rail === undefined) throw new Error(`There is no rail named ${name}.`);
   return rail;
 }

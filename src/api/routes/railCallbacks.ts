@@ -22,7 +22,7 @@ export function receiveCallback(deps: ApiDeps): Koa.Middleware {
   const reading = new Map<string, number>();
   return async (ctx) => {
     const railName = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
-    const rail = deps.rails.find(railName);
+    const rail = deps.rails.get(railName);
     const header = (name: string) => ctx.get(name);
     if (!rail?.looksSigned({ header, receivedAt: new Date() })) {
       const code = rail === undefined ? 'route_not_found' : 'signature_invalid';

@@ -1,6 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { RailEvent } from '../../domain/railReport.js';
-import type { CallbackReader, CallbackRequest, UnreadableCallback } from '../rail.js';
+import type { CallbackReader, CallbackRequest } from '../rail.js';
 import { callbackBody, sandboxName } from './wire.js';
 
 /** Maximum age of a signature. Callbacks are signed when sent: this covers clock skew, not late replays. */
@@ -13,7 +12,20 @@ export function createSandboxCallbacks(secrets: readonly string[]): CallbackRead
   return {
     name: sandboxName,
     looksSigned: (head) => signatureOf(head) !== undefined,
-    parseCallback: (request) => parseSandboxCallback(request, secrets),
+    parseCallback: (request) => {
+      const signed = signatureOf(request);
+      if (signed === undefined) return undefined;
+      const isSignedWith = (secret: string) =>
+        timingSafeEqual(
+          createHmac('sha256', secret).update(`${signed.seconds}.`).update(request.body).digest(),
+          signed.digest,
+        );
+      if (!secrets.some(isSignedWith)) return undefined;
+      const read = callbackBody.safeParse(jsonOf(request.body));
+      if (read.success) return read.data.events;
+      const where = read.error.issues.slice(0, 5).map(({ path }) => path.join('.') || 'the body');
+      return { unreadable: where.join(', ') };
+    },
   };
 }
 
@@ -26,27 +38,6 @@ function signatureOf({ header, receivedAt }: Omit<CallbackRequest, 'body'>) {
   return ageSeconds > toleranceSeconds
     ? undefined
     : { seconds, digest: Buffer.from(digest, 'hex') };
-}
-
-/** Returns the events of a callback, or undefined if the signature is not the bank's. */
-function parseSandboxCallback(
-  request: CallbackRequest,
-  secrets: readonly string[],
-): readonly RailEvent[] | UnreadableCallback | undefined {
-  const signed = signatureOf(request);
-  if (signed === undefined) return undefined;
-  const isSignedWith = (secret: string) =>
-    timingSafeEqual(
-      createHmac('sha256', secret).update(`${signed.seconds}.`).update(request.body).digest(),
-      signed.digest,
-    );
-  if (!secrets.some(isSignedWith)) return undefined;
-  const read = callbackBody.safeParse(jsonOf(request.body));
-  if (!read.success) {
-    const where = read.error.issues.slice(0, 5).map(({ path }) => path.join('.') || 'the body');
-    return { unreadable: where.join(', ') };
-  }
-  return read.data.events;
 }
 
 /** Parses the body. Returns undefined, which matches no schema, if the body is not JSON. */
