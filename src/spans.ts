@@ -17,16 +17,7 @@ const tracer = trace.getTracer('corridor');
  */
 export function traceRequest<T>(traceparent: string, work: (span: Span) => Promise<T>): Promise<T> {
   const parent = propagation.extract(context.active(), { traceparent });
-  return context.with(parent, () => spanOf('request', SpanKind.SERVER, {}, work));
-}
-
-/** Runs a call to another system as a span of the current trace. */
-export function traceCall<T>(
-  name: string,
-  attributes: Attributes,
-  call: () => Promise<T>,
-): Promise<T> {
-  return spanOf(name, SpanKind.CLIENT, attributes, call);
+  return context.with(parent, () => traceCall('request', {}, work, SpanKind.SERVER));
 }
 
 /** Returns the headers that pass the current trace to another system; empty if there is no trace. */
@@ -36,11 +27,12 @@ export function traceHeaders(): Readonly<Record<string, string>> {
   return headers;
 }
 
-function spanOf<T>(
+/** Runs work, by default a call to another system, as a span of the current trace. */
+export function traceCall<T>(
   name: string,
-  kind: SpanKind,
   attributes: Attributes,
   work: (span: Span) => Promise<T>,
+  kind = SpanKind.CLIENT,
 ): Promise<T> {
   return tracer.startActiveSpan(name, { kind, attributes }, async (span) => {
     try {

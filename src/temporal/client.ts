@@ -28,10 +28,8 @@ export function connectionOptions(options: TemporalConfig) {
   const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
   const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
   const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
-  for (const [certificate, pem] of [
-    ['TEMPORAL_TLS_CA', ca],
-    ['TEMPORAL_TLS_CERT', crt],
-  ] as const) {
+  const certificates = { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt };
+  for (const [certificate, pem] of Object.entries(certificates)) {
     if (pem === undefined) continue;
     const endMs = Date.parse(new X509Certificate(pem).validTo);
     show('certificate_end_timestamp_seconds', { certificate }, endMs / 1000);
@@ -68,15 +66,12 @@ export function connectTemporal(
 }
 
 /** Whether the server is reachable. */
-export async function isReachable({ connection }: Client): Promise<boolean> {
-  try {
-    await connection.withDeadline(Date.now() + answerLimitMs, () =>
-      connection.workflowService.getSystemInfo({}),
-    );
-    return true;
-  } catch {
-    return false;
-  }
+export function isReachable({ connection }: Client): Promise<boolean> {
+  const ask = () => connection.workflowService.getSystemInfo({});
+  return connection.withDeadline(Date.now() + answerLimitMs, ask).then(
+    () => true,
+    () => false,
+  );
 }
 
 /**

@@ -3,10 +3,7 @@ import type { BacklogSample } from '../metrics.js';
 import { taskQueues } from '../workflows/messages.js';
 
 /** The kinds of tasks with the server's codes for them (temporal.api.enums.v1.TaskQueueType). */
-const kinds = [
-  ['workflow', 1],
-  ['activity', 2],
-] as const;
+const kinds = { workflow: 1, activity: 2 } as const;
 
 /** Timeout of reading the backlog. Temporal answers in milliseconds, and a metrics scrape waits for it. */
 const limitMs = 1_000;
@@ -30,7 +27,7 @@ export async function readQueueBacklog(client: Client): Promise<readonly Backlog
     ] as const;
   };
   const requests = Object.values(taskQueues).flatMap((name) =>
-    kinds.map(([kind, type]) => backlogOf(name, kind, type)),
+    Object.entries(kinds).map(([kind, type]) => backlogOf(name, kind, type)),
   );
   return (await client.withDeadline(Date.now() + limitMs, () => Promise.all(requests))).flat();
 }

@@ -161,18 +161,12 @@ export type WakeFailure = { readonly id: string; readonly error: unknown };
  * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the
  * sweep retries them.
  */
-export function wakePayouts(
-  client: Client,
-  payouts: readonly WakeablePayout[],
-): Promise<readonly WakeFailure[]> {
+export function wakePayouts(client: Client, payouts: readonly WakeablePayout[]) {
   return wakeAll(client, 'payout', payouts.map(startOptions));
 }
 
 /** Wakes the workflows of chunks, like `wakePayouts`. */
-export function wakeChunks(
-  client: Client,
-  chunks: readonly Chunk[],
-): Promise<readonly WakeFailure[]> {
+export function wakeChunks(client: Client, chunks: readonly Chunk[]) {
   const starts = chunks.map((chunk) => batchOptions(chunkDriver(chunk), chunk.batchId, chunk));
   return wakeAll(client, 'batchChunk', starts);
 }
@@ -226,11 +220,7 @@ export function startBatch(client: Client, batchId: string): Promise<void> {
  * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed,
  * and waits until that is done, for `limitMs` at most.
  */
-export async function cancelBatchItems(
-  client: Client,
-  batchId: string,
-  limitMs: number,
-): Promise<void> {
+export async function cancelBatchItems(client: Client, batchId: string, limitMs: number) {
   const options = batchOptions(batchId, batchId, { batchId });
   const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
   await within(client, limitMs, () =>

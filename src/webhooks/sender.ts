@@ -26,7 +26,7 @@ export type SendOutcome =
   | { readonly kind: 'delivered'; readonly status: number }
   | (Answered & { readonly kind: 'delivered' })
   | (Answered & { readonly kind: 'gone' })
-  | (Answered & { readonly kind: 'refused'; readonly retryAfterMs?: number })
+  | (Answered & { readonly kind: 'refused'; readonly retryAfterMs?: number | undefined })
   | { readonly kind: 'unreachable'; readonly reason: string }
   | { readonly kind: 'blocked'; readonly reason: string; readonly detail: string };
 
@@ -139,7 +139,9 @@ async function post(
     }
     const answer = await excerptOf(body);
     if (isDelivered) return { kind: 'delivered', status: statusCode, answer };
-    return failureOf(statusCode, headers['retry-after'], answer);
+    if (statusCode === 410) return { kind: 'gone', status: statusCode, answer };
+    const retryAfterMs = readRetryAfter(headers['retry-after']);
+    return { kind: 'refused', status: statusCode, answer, retryAfterMs };
   } catch (error) {
     if (error instanceof BlockedAddressError) {
       return { kind: 'blocked', reason: error.message, detail: error.detail };
@@ -148,21 +150,6 @@ async function post(
     if (reason === undefined) throw error;
     return { kind: 'unreachable', reason };
   }
-}
-
-function failureOf(
-  status: number,
-  retryAfter: string | string[] | undefined,
-  answer: string,
-): SendOutcome {
-  if (status === 410) return { kind: 'gone', status, answer };
-  const retryAfterMs = typeof retryAfter === 'string' ? readRetryAfter(retryAfter) : undefined;
-  return {
-    kind: 'refused',
-    status,
-    answer,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  };
 }
 
 /** Reads the start of a response body. If there is more, it is not read and the connection is closed. */
@@ -191,7 +178,8 @@ function readable(bytes: Uint8Array): string {
 }
 
 /** Parses Retry-After (RFC 9110, section 10.2.3), which is seconds or a date; undefined if it is neither. */
-function readRetryAfter(value: string): number | undefined {
+function readRetryAfter(value: string | string[] | undefined): number | undefined {
+  if (typeof value !== 'string') return undefined;
   const waitMs = /^\d{1,10}$/.test(value)
     ? Number.parseInt(value, 10) * 1_000
     : Date.parse(value) - Date.now();

@@ -15,9 +15,9 @@ const traced = { workflowInterceptorModules: [pathOf('workflows/traced.js')] };
 /** Bundles of all workflows, written by the build so that no worker has to bundle when it starts. */
 const bundles = {
   bundle: {},
-  encryptedBundle: encrypted,
-  tracedBundle: traced,
-  tracedEncryptedBundle: { ...encrypted, ...traced },
+  'encrypted-bundle': encrypted,
+  'traced-bundle': traced,
+  'traced-encrypted-bundle': { ...encrypted, ...traced },
 };
 for (const [name, more] of Object.entries(bundles)) {
   const { code } = await bundleWorkflowCode({ ...options, ...more });

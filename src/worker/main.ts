@@ -100,7 +100,10 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   log.info({ ready: server.url }, 'the worker is ready');
 
   return {
-    broken: failureOf(running),
+    // A worker that stops by itself without an error also fails.
+    broken: Promise.race(running).then(() => {
+      throw new Error('A worker has stopped unexpectedly.');
+    }),
     // Workers stop first, because they use everything else; the database closes last.
     stop: async () => {
       for (const worker of workers) worker.shutdown();
@@ -169,16 +172,13 @@ async function reachTemporal(config: WorkerConfig, tracing: Tracing | undefined)
   });
   const refusal = await refusalOf(temporal);
   if (refusal !== undefined) throw new ConfigError(refusal);
-  const [plain, encrypted] = tracing
-    ? (['tracedBundle', 'tracedEncryptedBundle'] as const)
-    : (['bundle', 'encryptedBundle'] as const);
   const fileOf = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
-  if (dataConverter.payloadCodecs.length === 0)
-    return { connection, temporal, dataConverter, bundle: fileOf(`workflows/${plain}.js`) };
+  const isEncrypted = dataConverter.payloadCodecs.length > 0;
   const failureConverterPath = fileOf('temporal/failureConverter.js');
+  const name = `${tracing ? 'traced-' : ''}${isEncrypted ? 'encrypted-' : ''}bundle`;
   return {
-    ...{ connection, temporal, bundle: fileOf(`workflows/${encrypted}.js`) },
-    dataConverter: { ...dataConverter, failureConverterPath },
+    ...{ connection, temporal, bundle: fileOf(`workflows/${name}.js`) },
+    dataConverter: { ...dataConverter, ...(isEncrypted && { failureConverterPath }) },
   };
 }
 
@@ -201,12 +201,6 @@ async function loadKeyring(database: Database, config: WorkerConfig): Promise<Ke
  * for a moment: more at once would not finish sooner, and single payouts would queue behind them all.
  */
 const mostConnections = { single: Number.POSITIVE_INFINITY, batch: 4 } as const;
-
-/** Rejects when the first worker fails. A worker that stops by itself without an error also fails. */
-async function failureOf(running: readonly Promise<void>[]): Promise<never> {
-  await Promise.race(running);
-  throw new Error('A worker has stopped unexpectedly.');
-}
 
 /**
  * Sends the SDK's logs and metrics the same way as ours. The SDK serves its metrics at an address that

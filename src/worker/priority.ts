@@ -28,13 +28,9 @@ function lowerSession(): void {
   try {
     writeFileSync('/proc/self/autogroup', `${lowered}`);
   } catch (error) {
+    // The file is missing without autogroups, read-only in some containers, and allows a write per 100 ms.
     // Batches then take more of the machine, which is no reason not to process them.
-    if (!isKernelsRefusal(error)) throw error;
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    if (!['ENOENT', 'EACCES', 'EPERM', 'EROFS', 'EAGAIN'].includes(code)) throw error;
   }
-}
-
-/** The file is missing without autogroups, read-only in some containers, and allows a write per 100 ms. */
-function isKernelsRefusal(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return ['ENOENT', 'EACCES', 'EPERM', 'EROFS', 'EAGAIN'].includes(code);
 }

@@ -489,7 +489,7 @@ describe('the data that Temporal stores, with encryption keys', () => {
     const bundleOf = async (name: string) => ({
       code: await readFile(new URL(`../../dist/src/workflows/${name}`, import.meta.url), 'utf8'),
     });
-    const traced = await bundleOf('tracedEncryptedBundle.js');
+    const traced = await bundleOf('traced-encrypted-bundle.js');
     const replay = async (
       { history, name }: Stored,
       payloadCodecs: readonly PayloadCodec[],
@@ -506,7 +506,7 @@ describe('the data that Temporal stores, with encryption keys', () => {
       if (each === undefined) throw new Error(`There is no workflow ${type}.`);
       await replay(each, [codec]);
       // A worker that does not trace can continue workflows that a tracing worker began.
-      await replay(each, [codec], await bundleOf('encryptedBundle.js'));
+      await replay(each, [codec], await bundleOf('encrypted-bundle.js'));
       await expect(replay(each, []), type).rejects.toThrow();
     }
   });
