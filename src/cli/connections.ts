@@ -21,8 +21,10 @@ export async function withConnections<T>(
   work: (connections: Omit<Call, 'id' | 'flags' | 'isJson' | 'isStuck'>) => Promise<T>,
 ): Promise<T> {
   const stack = await stackIn(directory);
-  const env = { ...stack.settings, ...process.env };
-  if (!env.DATABASE_URL && !env.DATABASE_URL_FILE) {
+  // Empty means unset, as for every setting: an empty variable must not hide the value of the stack.
+  const set = Object.entries({ ...process.env }).filter(([, value]) => value !== '');
+  const env: Environment = { ...stack.settings, ...Object.fromEntries(set) };
+  if (!env['DATABASE_URL'] && !env['DATABASE_URL_FILE']) {
     throw new ConfigError(
       `No stack runs in ${directory}, and DATABASE_URL is not set. Start one with corridor start, name ` +
         'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS for production.',
