@@ -91,7 +91,8 @@ export function minorUnitsHint(text: string, currency: string): string | undefin
   const [written, whole, fraction = '', named = currency] = majorUnits.exec(text) ?? [];
   if (whole === undefined || written === whole) return undefined;
   if (named !== currency) return `The amount is in ${currency}.`;
-  const units = whole.replaceAll(',', '');
+  // Leading zeros change no amount, but parseMajor refuses them.
+  const units = whole.replaceAll(',', '').replace(/^0+(?=\d)/, '');
   const minor = parseMajor(`${units}${fraction && `.${fraction}`}`, currency);
   if (minor === 0n) return undefined;
   if (minor === undefined) return `${currency} has ${digitsOf(currency) || 'no'} decimal places.`;

@@ -131,6 +131,10 @@ describe('the suggestion in place of an amount in major units', () => {
     ['1250 JPY', 'JPY', 'Send 1250 for 1250 JPY.'],
     ['12.5 USD', 'USD', 'Send 1250 for 12.50 USD.'],
     ['12.5', 'KWD', 'Send 12500 for 12.500 KWD.'],
+    ['012.50', 'USD', 'Send 1250 for 12.50 USD.'],
+    ['00.50', 'USD', 'Send 50 for 0.50 USD.'],
+    ['0012.00', 'USD', 'Send 12 if you mean minor units, 1200 for 12.00 USD.'],
+    ['012.50', 'JPY', 'JPY has no decimal places.'],
     ['12.50', 'JPY', 'JPY has no decimal places.'],
     ['12.505', 'USD', 'USD has 2 decimal places.'],
     ['12.50 EUR', 'USD', 'The amount is in USD.'],
@@ -138,7 +142,10 @@ describe('the suggestion in place of an amount in major units', () => {
     expect(minorUnitsHint(text, currency)).toBe(hint);
   });
 
-  test.each(['0.00', '1250', 'abc', '', '-12.50', '1,25', '1e3'])('for %j is missing', (text) => {
-    expect(minorUnitsHint(text, 'USD')).toBeUndefined();
-  });
+  test.each(['0.00', '00.00', '1250', 'abc', '', '-12.50', '1,25', '1e3'])(
+    'for %j is missing',
+    (text) => {
+      expect(minorUnitsHint(text, 'USD')).toBeUndefined();
+    },
+  );
 });
