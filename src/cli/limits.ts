@@ -3,6 +3,7 @@ import { transaction } from '../db/client.js';
 import { findFunds, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
+import { writtenHours } from '../domain/limits.js';
 import { writtenMinor } from '../domain/money.js';
 import { countOf, currencyOf, sumOf } from './amounts.js';
 import { printJson } from './table.js';
@@ -55,7 +56,8 @@ export async function showLimits(call: Call): Promise<void> {
   }
   for (const { currency, aboveMinor, hours } of delays) {
     const above = writtenMinor(aboveMinor, currency);
-    console.log(`${currency}  ${above} a payout to a beneficiary less than ${hours} hours old`);
+    const age = `less than ${writtenHours(hours)} old`;
+    console.log(`${currency}  ${above} a payout to a beneficiary ${age}`);
   }
 }
 

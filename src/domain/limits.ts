@@ -93,6 +93,11 @@ export type PayeeDelay = {
 /** When a beneficiary's details last changed, and their age, both by the database's clock. */
 export type PayeeDetails = { readonly since: Date; readonly ageMs: bigint };
 
+/** Prints hours for use in sentences: "an hour", "24 hours". */
+export function writtenHours(hours: number): string {
+  return hours === 1 ? 'an hour' : `${hours} hours`;
+}
+
 /** Refuses a payout to beneficiary details that are still too new for its amount. */
 export function refuseNewPayee(
   delays: readonly PayeeDelay[],
@@ -105,14 +110,13 @@ export function refuseNewPayee(
   if (delay === undefined || sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
   const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
   const until = new Date(since.getTime() + waitMs).toISOString();
-  const hours = delay.hours === 1 ? 'an hour' : `${delay.hours} hours`;
   const isNone = delay.aboveMinor === 0n;
   const most = isNone ? 'no payout' : `at most ${amount(delay.aboveMinor)}`;
   return refuse('limit_exceeded', {
     param,
     expected: `${most} until ${until}`,
     received: amount(sourceMinor),
-    detail: `The beneficiary was added or updated less than ${hours} ago: until ${until} it can receive ${most}${isNone ? '' : ' a payout'}.`,
+    detail: `The beneficiary was added or updated less than ${writtenHours(delay.hours)} ago: until ${until} it can receive ${most}${isNone ? '' : ' a payout'}.`,
     hint: isNone ? 'Wait until then.' : 'Send less, or wait until then.',
   });
 }
