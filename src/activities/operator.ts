@@ -12,6 +12,7 @@ import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
   faultOf,
+  mayApprove,
   movesMoney,
   needsApproval,
   type OperatorCommand,
@@ -141,9 +142,9 @@ async function planOf(
     const isProposed = needsApproval(command, row, euroCents, deps.approvalAboveMinor);
     return { kind: isProposed ? 'propose' : 'act', command, approves: null };
   }
-  return proposal.operator === operator
-    ? refuse('You proposed this yourself: another operator has to approve it.')
-    : { kind: 'act', command: planned, approves: proposal.id };
+  return mayApprove(proposal, operator)
+    ? { kind: 'act', command: planned, approves: proposal.id }
+    : refuse('You proposed this yourself: another operator has to approve it.');
 }
 
 /** The payout's value in euro cents: 0 if the command moves no money, undefined if there is no rate. */

@@ -175,6 +175,16 @@ export function needsApproval(
 }
 
 /**
+ * Whether an operator may approve a proposal: two people have to agree, so nobody approves their own. The
+ * database enforces the same on whoever bypasses the worker (`require_request`, 0039_honest_lines.sql), and
+ * for a week also refuses an operator whose key came from the same hands (`record_request`,
+ * 0031_separate_identities.sql).
+ */
+export function mayApprove(proposal: { readonly operator: string }, operator: string): boolean {
+  return proposal.operator !== operator;
+}
+
+/**
  * Whether a command captures or releases money, or decides whether a settled payout with conflicting
  * reports was returned. Such commands need approval above an amount.
  */

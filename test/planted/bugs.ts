@@ -111,9 +111,9 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'a worker lets an operator approve what they have proposed',
-    file: 'src/activities/operator.ts',
-    find: 'return proposal.operator === operator',
-    replace: 'return proposal.operator === row.id',
+    file: 'src/domain/operator.ts',
+    find: 'return proposal.operator !== operator',
+    replace: "return proposal.operator !== ''",
     caughtBy: { ...steps, test: 'no operator approves their own proposal' },
   },
   {

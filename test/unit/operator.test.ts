@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import {
   faultOf,
+  mayApprove,
   movesMoney,
   needsApproval,
   type OperatorCommand,
@@ -226,6 +227,12 @@ describe('a second person', () => {
     [undefined, true],
   ])('has to approve a settlement of %s cents: %s', (euroCents, isNeeded) => {
     expect(needsApproval(settle, sent, euroCents, 1_000n)).toBe(isNeeded);
+  });
+
+  test('is any operator but the one who proposed it', () => {
+    const proposal = { operator: 'ada' };
+    expect(mayApprove(proposal, 'ada')).toBe(false);
+    expect(mayApprove(proposal, 'barbara')).toBe(true);
   });
 
   test('is not needed for commands that move no money', () => {
