@@ -1,5 +1,5 @@
 import { formatRate } from '../domain/fx.js';
-import type { Price, PriceInput } from '../domain/quote.js';
+import { type Price, type PriceInput, quoteLifetimeSeconds } from '../domain/quote.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
 import retention from './retention.json' with { type: 'json' };
@@ -23,7 +23,7 @@ export type NewQuote = PriceInput &
     readonly origin: PriceOrigin;
   };
 
-/** Stores a quote, valid for 30 seconds from the time of its price, as specified. */
+/** Stores a quote, valid for its lifetime from the time of its price. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {
   const { price, origin } = quote;
   const [row] = await sql<QuoteRow[]>`
@@ -37,7 +37,7 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
       ${price.midValueMinor}, ${formatRate(price.rate)}, ${formatRate(price.mid)},
       ${origin.rateProvider}, ${origin.rateAsOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
       ${origin.feeTermsId}, ${origin.spreadTermsId}, ${quote.createdAt},
-      ${quote.createdAt}::timestamptz + interval '30 seconds')
+      ${quote.createdAt}::timestamptz + make_interval(secs => ${quoteLifetimeSeconds}))
     returning *, false as expired`;
   return exactlyOne(row);
 }

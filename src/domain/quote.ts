@@ -38,6 +38,9 @@ export type Price = {
   readonly mid: Rate;
 };
 
+/** How long a quote holds its price, as specified. The database checks it too (0006_quotes.sql). */
+export const quoteLifetimeSeconds = 30;
+
 /** Maximum receive amount of a payout: the sum over a batch of 10,000 still fits PostgreSQL's `bigint`. */
 const mostReceivedMinor = 8n * 10n ** 14n;
 
