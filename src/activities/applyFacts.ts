@@ -1,7 +1,7 @@
 import type { Sql } from '../db/client.js';
-import { type InboxRow, markApplied, unprocessedEvents } from '../db/inbox.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
 import { type LockedPayout, lockPayouts, movePayouts, type PayoutRow } from '../db/payouts.js';
+import { type InboxRow, markApplied, unprocessedEvents } from '../db/railInbox.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
 import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';

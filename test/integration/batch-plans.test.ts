@@ -29,7 +29,6 @@ import {
 } from '../../src/db/deliveryGroups.js';
 import { listDeliveries } from '../../src/db/deliveryLog.js';
 import { bindKeys, findKeys } from '../../src/db/idempotency.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { postEntries } from '../../src/db/ledger.js';
 import {
   claimOverduePayouts,
@@ -37,6 +36,7 @@ import {
   postponeWaiting,
   refusePayouts,
 } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
 import { fundEntry } from '../../src/domain/ledger.js';

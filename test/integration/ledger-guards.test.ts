@@ -8,10 +8,10 @@ import { listBalanceTransactions } from '../../src/db/balanceTransactions.js';
 import { completeBatches } from '../../src/db/batches.js';
 import { connectDatabase, type Database, exactlyOne, type Sql } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { listBalances, postEntries } from '../../src/db/ledger.js';
 import { migrate } from '../../src/db/migrate.js';
 import { findPayoutById } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { type Entry, fundEntry, type Posting } from '../../src/domain/ledger.js';
 import {
   nextStatuses,

@@ -4,7 +4,6 @@ import type { OperateInput } from '../../src/activities/operator.js';
 import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import {
   findPayoutById,
@@ -13,6 +12,7 @@ import {
   readPayouts,
   requestCancellation,
 } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';

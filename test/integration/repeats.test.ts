@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { insertPayout } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { attempt } from '../fixtures/attempt.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { storeRailEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { attempt } from '../fixtures/attempt.js';

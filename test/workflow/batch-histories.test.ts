@@ -7,7 +7,7 @@ import { railActivities } from '../../src/activities/rail.js';
 import { cancelBatch, findBatchById, statusesOfItems } from '../../src/db/batches.js';
 import { countChunk } from '../../src/db/chunks.js';
 import { transaction } from '../../src/db/client.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { type BatchMode, type Chunk, chunkSize } from '../../src/domain/batch.js';
 import { railKey } from '../../src/domain/payout.js';
 import { createRails } from '../../src/rails/registry.js';

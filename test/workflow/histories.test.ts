@@ -1,8 +1,8 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newId } from '../../src/db/id.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { runUpdate, wakePayout } from '../../src/temporal/workflowCalls.js';

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exactlyOne } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { storeRailEvents } from '../../src/db/inbox.js';
 import { recordAction } from '../../src/db/operatorActions.js';
 import { type PayoutRow, requestCancellation } from '../../src/db/payouts.js';
+import { storeRailEvents } from '../../src/db/railInbox.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';

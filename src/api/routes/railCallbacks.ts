@@ -1,6 +1,6 @@
 import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
-import { storeRailEvents } from '../../db/inbox.js';
+import { storeRailEvents } from '../../db/railInbox.js';
 import { refuse } from '../../domain/refusal.js';
 import { count } from '../../metrics.js';
 import type { CallbackReader } from '../../rails/rail.js';
