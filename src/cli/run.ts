@@ -7,9 +7,9 @@ import { isOutage, isRaisedByFunction } from '../db/client.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { countOf } from './amounts.js';
 import { authenticate, withConnections } from './connections.js';
+import { databaseCommandOf } from './databaseCommands.js';
 import { commandOf, completion, flagsOf, helpOn, unknownCommand, wordsAfter } from './help.js';
 import { type Flags, Refused, UsageError } from './usage.js';
-import { workOf } from './works.js';
 
 /** Exit codes; help.ts explains them to users. */
 const exitCodes = { done: 0, refused: 1, usage: 2, unavailable: 3 } as const;
@@ -133,12 +133,12 @@ async function perform(name: string, { words, flags: typed, set }: Typed): Promi
       return exitCodes.done;
     }
   }
-  const work = await workOf(name);
-  if (work === undefined) throw new Error(`${name} has no function.`);
+  const command = await databaseCommandOf(name);
+  if (command === undefined) throw new Error(`${name} has no function.`);
   const switches = { isJson: set.has('json'), isStuck: set.has('stuck') };
   return withConnections(directory, async (connections) => {
     if (!withoutKey.has(name)) await authenticate(connections);
-    const isDone = (await work({ ...connections, id, flags, ...switches })) !== false;
+    const isDone = (await command({ ...connections, id, flags, ...switches })) !== false;
     return isDone ? exitCodes.done : exitCodes.refused;
   });
 }

@@ -5,7 +5,7 @@ import type { Call } from './usage.js';
  * Commands that work on a database, by name. The exit code is 1 if a command returns false. Each imports
  * its own file, because loading all of them takes as long as running a command.
  */
-export const works: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
+export const databaseCommands: Readonly<Record<string, (call: Call) => Promise<unknown>>> = {
   migrate: migrateForLogins,
   doctor: async (call) => (await import('./doctor.js')).examine(call),
   'operators list': async (call) => (await import('./operators.js')).showOperators(call),
@@ -66,8 +66,8 @@ async function migrateForLogins({ database }: Call): Promise<void> {
 }
 
 /** Returns a command's function. payouts.ts lists the commands that change a payout. */
-export async function workOf(
+export async function databaseCommandOf(
   name: string,
 ): Promise<((call: Call) => Promise<unknown>) | undefined> {
-  return works[name] ?? (await import('./payouts.js')).payoutCommands[name];
+  return databaseCommands[name] ?? (await import('./payouts.js')).payoutCommands[name];
 }
