@@ -46,8 +46,8 @@ type BatchRun = {
 /**
  * Runs a batch until every item is final. Items are decided group by group in the order of the request,
  * so that if the funds do not cover all, the same items are refused each time. Accepted items belong to
- * their chunk's workflow at once. The transaction that makes the last item final completes the batch;
- * this workflow waits for that only to display it.
+ * their chunk's workflow at once. The transaction that makes the last item final completes the batch
+ * (`completeBatches` in db/batches.ts); this workflow waits for that only to display it.
  * It works from the rows, so it may be started at any moment and any number of times.
  */
 export async function batch({ batchId }: BatchInput): Promise<string> {
