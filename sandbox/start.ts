@@ -24,7 +24,7 @@ Corridor is ready. Data, logs and stack.json are in ${directory}.
 
   API          ${api}
   Metrics      ${description.metrics_url}
-  Reference    ${api}/docs
+  Docs         ${api}/docs
   Temporal UI  ${ui ?? '(as configured)'}
   Account      a test account with 1,000,000.00 each of USD, EUR and GBP
 
