@@ -168,7 +168,7 @@ export function refuseRetry(
       `${id} is ${status}: retry a payout only after it failed, was canceled or was returned.`,
     );
   }
-  const detail = `The bank may have paid ${id} or an earlier payout that ${id} retries: contact support.`;
+  const detail = `The bank may have paid ${id} or an earlier payout that ${id} retries: contact the operator of the service.`;
   return mayBePaid ? refused(detail) : undefined;
 }
 
