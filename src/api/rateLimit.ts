@@ -100,8 +100,7 @@ export function createLimiter(limits: RateLimits, nowMs: () => number = () => pe
       const taken = takeRequest(limits, use.fullAt, nowMs());
       use.fullAt = taken.fullAt;
       const headers = headersOf(['default', limits, taken]);
-      if (!taken.isAllowed)
-        return refused(headers, taken.retryInMs, tooFast(limits, 'requests', manyInOne));
+      if (!taken.isAllowed) return refused(headers, taken.retryInMs, tooFast(limits, 'requests'));
       if (use.inFlight >= limits.inFlight) return refused(headers, 1_000, tooMany(limits));
       use.inFlight += 1;
       return { headers, refusal: undefined };
@@ -147,9 +146,10 @@ function refused(headers: Admission['headers'], retryInMs: number, refusal: Refu
   return { headers: { ...headers, 'Retry-After': `${secondsOf(retryInMs)}` }, refusal };
 }
 
-function tooFast({ perSecond, burst }: Quota, what: string, hint: string): Refusal {
+function tooFast({ perSecond, burst }: Quota, what: string, about = manyInOne): Refusal {
   const expected = `at most ${perSecond} ${what} a second by this account, and ${burst} at once`;
-  return refuse('rate_limited', { expected, hint: `Retry after the time in Retry-After. ${hint}` });
+  const hint = `Wait for the number of seconds in Retry-After, then retry. ${about}`;
+  return refuse('rate_limited', { expected, hint });
 }
 
 function tooMany({ inFlight }: RateLimits): Refusal {

@@ -44,8 +44,8 @@ export async function sendProbe(
 }
 
 function refusedFor(seconds: number, code: RefusalCode, expected: string): Refused {
-  const refusal = refuse(code, { expected, hint: 'Retry after the time in Retry-After.' });
-  return { ...refused(refusal), headers: { 'Retry-After': `${seconds}` } };
+  const hint = 'Wait for the number of seconds in Retry-After, then retry.';
+  return { ...refused(refuse(code, { expected, hint })), headers: { 'Retry-After': `${seconds}` } };
 }
 
 const expected =

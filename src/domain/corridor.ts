@@ -98,7 +98,7 @@ export function refuseClosed(
     param,
     expected: 'a corridor that is open',
     received: `${source} to ${destination}`,
-    hint: 'GET /v1/corridors lists those that are open.',
+    detail: `Payouts from ${source} to ${destination} are not accepted at present. GET /v1/corridors lists the open corridors.`,
   });
 }
 

@@ -127,7 +127,7 @@ describe('an account', () => {
         code: 'rate_limited',
         expected: 'at most 1000 items a second by this account, and 21000 at once',
         detail:
-          'Too many requests: expected at most 1000 items a second by this account, and 21000 at once. Retry after the time in Retry-After. Each payout of a batch is an item, and each 800 bytes of a body or a response.',
+          'Too many requests: expected at most 1000 items a second by this account, and 21000 at once. Wait for the number of seconds in Retry-After, then retry. Each payout of a batch is an item, and each 800 bytes of a body or a response.',
       });
       expect(itemsLeft(refused)).toMatch(/^\d+$/);
       expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(9);
