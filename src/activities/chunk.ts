@@ -76,12 +76,7 @@ export function chunkActivities(deps: ChunkDeps) {
 
     /** Suspends the chunk until an event arrives or the time is over. False if one is already waiting. */
     suspendChunk: ({ forMs, ...chunk }: SuspendInput): Promise<boolean> =>
-      withHeartbeat(() =>
-        transaction(database, async (sql) => {
-          await releaseChunk(sql, chunk, forMs + leaseMs);
-          return (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
-        }),
-      ),
+      withHeartbeat(() => release(database, chunk, forMs + leaseMs)),
 
     /** Hands payouts that need an operator, and those of the scope, over to their own workflows. */
     handOverChunk: ({ scope, ...chunk }: HandOverInput): Promise<ChunkCounts> =>
@@ -136,7 +131,9 @@ async function applyUntilQuiet(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCoun
     }
     const counts = await countChunk(database, chunk);
     if (counts.sent + counts.unanswered === 0) {
-      if (isOpen(counts) || (await releaseIfDone(database, chunk, counts))) return counts;
+      // Undecided items belong to the batch's workflow. If that has died, the sweep wakes it.
+      const forMs = counts.pending > 0 ? leaseMs : null;
+      if (isOpen(counts) || (await release(database, chunk, forMs))) return counts;
     } else if (performance.now() - startedMs >= lookLimitMs) {
       return counts;
     }
@@ -157,15 +154,10 @@ function applyInGroups(
   );
 }
 
-/** Releases a chunk that has nothing to do. Returns false if an event has arrived meanwhile. */
-async function releaseIfDone(
-  database: Database,
-  chunk: Chunk,
-  { pending }: ChunkCounts,
-): Promise<boolean> {
+/** Releases a chunk, for ever if `forMs` is null. Keeps it and returns false if an event has arrived. */
+function release(database: Database, chunk: Chunk, forMs: number | null): Promise<boolean> {
   return transaction(database, async (sql) => {
-    // Undecided items belong to the batch's workflow. If that has died, the sweep wakes it.
-    await releaseChunk(sql, chunk, pending > 0 ? leaseMs : null);
+    await releaseChunk(sql, chunk, forMs);
     const isReleased = (await itemsWithUnprocessedEvents(sql, chunk)).length === 0;
     if (!isReleased) await leaseChunk(sql, chunk, leaseMs);
     return isReleased;

@@ -1278,6 +1278,21 @@ describe('a fact that is being stored', () => {
     expect(await rowOf(id)).toMatchObject({ status: 'returned' });
   });
 
+  it('just before its chunk is suspended keeps the chunk at work', async () => {
+    const { chunk, ids } = await acceptedItems(1);
+    const id = exactlyOne(ids[0]);
+    await attempt(() => activities().submitChunk(chunk));
+    const suspend = () => attempt(() => activities().suspendChunk({ ...chunk, forMs: hourMs }));
+    const isWaiting = async () => {
+      const [row] = await time.database<{ waiting: boolean }[]>`
+        select waiting from batch_chunks where batch_id = ${chunk.batchId}`;
+      return exactlyOne(row).waiting;
+    };
+    expect([await suspend(), await isWaiting()]).toEqual([true, true]);
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, await settledReport(id))]);
+    expect([await suspend(), await isWaiting()]).toEqual([false, false]);
+  });
+
   it('before the decision leaves a refused payout due', async () => {
     const { account } = await createTestAccount(time.database, { funds: { USD: 1n } });
     const { id } = await requestPayout(time.database, account.id);
