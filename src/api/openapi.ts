@@ -34,7 +34,7 @@ export function openapiDocument(routes: readonly Route[], version: ApiVersion): 
     openapi: '3.1.1',
     info: {
       ...{ title: 'Corridor', version, summary: 'Cross-currency payouts.', description },
-      contact: { name: 'The operators of this host' },
+      contact: { name: 'The operator of the service' },
       license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/', description: 'The host that serves this document.' }],
@@ -221,7 +221,7 @@ const answerHeaders = {
   'RateLimit-Policy': text(
     'The quotas of the account for requests and for items, each with its window in seconds.',
   ),
-  'Request-Id': text('Identifies this request in our logs.', { pattern: '^req_' }),
+  'Request-Id': text('Identifies this request in the logs of the service.', { pattern: '^req_' }),
   'Corridor-Version': text('The API version of this response.', { enum: apiVersions }),
   'Idempotent-Replayed': text(
     'Present on a retry: the response is for the first request with this key.',
@@ -289,8 +289,8 @@ function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
       responses: {
         '2XX': {
           description: isProbe
-            ? 'Received. Respond to a challenge with its value alone. We do not retry.'
-            : 'Received. After any other response we retry for three days.',
+            ? 'Received. Respond to a challenge with its value alone. It is not retried.'
+            : 'Received. After any other response, it is retried for three days.',
         },
       },
     },

@@ -98,7 +98,7 @@ const fixedSide = z.enum(['source', 'destination'], 'source or destination');
  */
 const metadataBytes = 8 * 1024;
 
-const metadataExpected = `at most 50 names of up to 40 characters, each with a text of up to 500, all of it up to ${metadataBytes} bytes of JSON, such as {"order": "7"}`;
+const metadataExpected = `an object with at most 50 keys of at most 40 characters, each with a string of at most 500 characters, ${metadataBytes} bytes of JSON in total, such as {"order": "7"}`;
 export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected)

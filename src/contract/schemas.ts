@@ -73,7 +73,7 @@ const pastRate = z.object({
   mid_rate: decimal.describe('destination_rate.per_euro divided by source_rate.per_euro.'),
   provider: z.string(),
   as_of: time.describe('When the provider published the later rate.'),
-  received_at: time.describe('When we received the later rate.'),
+  received_at: time.describe('When Corridor received the later rate.'),
   source_rate: half,
   destination_rate: half,
 });
@@ -123,12 +123,12 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     rate_source: rateSource.nullable(),
     receive_amount: money.nullable().describe('The amount the beneficiary will receive.'),
     received: money.nullable().describe('Received by the beneficiary; null until settlement.'),
-    returned_amount: money.nullable().describe('The amount returned by the beneficiary’s bank.'),
+    returned_amount: money.nullable().describe('What the bank returned, in destination_currency.'),
     created_at: time,
     estimated_arrival: arrival('The latest arrival, fixed at acceptance; null until then.'),
     settled_at: time
       .nullable()
-      .describe('When the bank settled the payout; if it gives no time, when we were notified.'),
+      .describe('When the bank settled the payout; if it gives no time, when it reported that.'),
     status_history: z.array(
       z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
     ),
@@ -232,7 +232,7 @@ const corridor = z.object({
   object: z.literal('corridor'),
   source_currency: currency,
   destination_currency: currency,
-  maximum_amount: money,
+  maximum_amount: money.describe('The largest source_amount of a payout.'),
   fee: z.object({ fixed: money, basis_points: count, minimum: money }),
   spread_basis_points: count,
   rail: z.string(),
@@ -249,7 +249,7 @@ const webhookEndpoint = z.object({
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
-  signature: z.enum(['v1', 'v1a']).describe('v1: with the secret; v1a: also with our private key.'),
+  signature: z.enum(['v1', 'v1a']).describe('v1: with the secret; v1a: also with a private key.'),
   batching: z.boolean().describe('Whether one request may contain up to 100 events.'),
   description: z.string().nullable(),
   api_version: z.string(),
@@ -258,7 +258,7 @@ const webhookEndpoint = z.object({
   failing_since: time
     .nullable()
     .describe(
-      'The first failed attempt since the last success; after 5 days we disable the endpoint.',
+      'The first failed attempt since the last success; after 5 days the endpoint is disabled.',
     ),
   previous_secret_expires_at: time
     .nullable()
