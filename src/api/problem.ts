@@ -1,6 +1,7 @@
 import type { ContractObject } from '../contract/schemas.js';
 import { meaningOf, type Refusal, sentenceOf } from '../domain/refusal.js';
 import { withoutSecrets } from '../log.js';
+import { maxProblems } from './decoded.js';
 
 /** Renders one refusal: an entry of `errors`, or the members at the top of the problem. */
 function memberOf(refusal: Refusal) {
@@ -15,8 +16,8 @@ function memberOf(refusal: Refusal) {
 
 /**
  * Renders refusals as RFC 9457 problem details. The first refusal gives the code, the title and the members
- * at the top; `errors` lists all of them. If some are malformed (400) and others refused, the request counts
- * as malformed, because nothing in it was processed.
+ * at the top; `errors` lists as many as a response may. If some are malformed (400) and others refused, the
+ * request counts as malformed, because nothing in it was processed.
  */
 export function problemOf(
   refusals: readonly Refusal[],
@@ -31,7 +32,7 @@ export function problemOf(
     title,
     status,
     ...memberOf(first),
-    errors: sorted.map(memberOf),
+    errors: sorted.slice(0, maxProblems).map(memberOf),
     request_id: requestId,
   };
 }

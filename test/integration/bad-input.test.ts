@@ -346,6 +346,44 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
   });
 });
 
+/** Each has a hundred wrong parameters, and then one more fault. */
+const manyFaults: readonly (readonly [name: string, request: string, options: RequestOptions])[] = [
+  [
+    'CSV with too many values',
+    'POST /v1/batches',
+    { raw: { contentType: 'text/csv', body: csvOf(1_200, 'x') + csvRow('\0') } },
+  ],
+  [
+    'JSON that breaks off',
+    'POST /v1/payouts',
+    { raw: { contentType: 'application/json', body: `{${hundred((i) => `"n${i}":"\\u0000"`)}` } },
+  ],
+  [
+    'a beneficiary of unknown parameters alone',
+    'POST /v1/beneficiaries',
+    { raw: { contentType: 'application/json', body: `{${hundred((i) => `"n${i}":"x"`)}}` } },
+  ],
+];
+
+function hundred(textOf: (index: number) => string): string {
+  return Array.from({ length: 100 }, (_, index) => textOf(index)).join(',');
+}
+
+function csvRow(cell: string): string {
+  return `${hundred(() => cell)}\n`;
+}
+
+function csvOf(rows: number, cell: string): string {
+  return `${hundred((index) => `metadata[c${index}]`)}\n${csvRow(cell).repeat(rows)}`;
+}
+
+it.each(manyFaults)('%s: no more errors are listed than is documented', async (...sent) => {
+  const [, request, options] = sent;
+  const answer = await system.client(request, options);
+  expect(answer.status).toBe(400);
+  expect(problem.parse(answer.body).errors).toHaveLength(100);
+});
+
 describe('JSON is refused for', () => {
   it.each(['1.0', '1e3', '0', '-1', '1.5', '1000000000000000000', 'true', 'null', '[1]', '{}'])(
     'the amount %s',
