@@ -74,7 +74,9 @@ function withoutDefault(schema: z.core.JSONSchema._JSONSchema, method: Route['me
   if (value === undefined || Array.isArray(value)) return rest;
   if (method === 'get') return { ...rest, default: value };
   const original = rest.description === undefined ? '' : `${rest.description}. `;
-  return { ...rest, description: `${original}Default: ${JSON.stringify(value)}.` };
+  // The default of a number that may be sent as text is that text.
+  const shown = rest.anyOf === undefined ? value : Number(value);
+  return { ...rest, description: `${original}Default: ${JSON.stringify(shown)}.` };
 }
 
 /** Describes the parameters of a query. An object has its names in brackets, and a list repeats its name. */

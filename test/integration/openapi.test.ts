@@ -156,6 +156,15 @@ describe('/openapi.json', () => {
     expect(paid).toEqual(corridorCurrencies());
   });
 
+  it('shows the default of a number as a number, though a form sends a text', () => {
+    for (const body of ['params', 'form']) {
+      const rotation = `/components/schemas/rotateWebhookEndpointSecret_${body}`;
+      expect(at(document, `${rotation}/properties/overlap_hours`)).toMatchObject({
+        description: expect.stringMatching(/ Default: 24\.$/),
+      });
+    }
+  });
+
   it('is not sent again to a client that has it cached', async () => {
     const first = await read('/openapi.json');
     expect(first.headers.get('cache-control')).toBe('public, no-cache');
