@@ -228,7 +228,8 @@ function refusalsOf(
   const holder = valueAt(decoded, issue.path.slice(0, -1));
   if (sent === undefined && holder instanceof DecodedNumber) return [];
   if (sent === undefined) return [refuse('parameter_missing', { param, expected })];
-  const meant = typeof sent === 'string' ? nearestName(sent, valuesOf(issue)) : undefined;
+  const values = issue.code === 'invalid_value' ? issue.values.map(String) : [];
+  const meant = typeof sent === 'string' ? nearestName(sent, values) : undefined;
   const received = secretNames.test(param) ? undefined : receivedOf(sent);
   const isBare = typeof sent !== 'string';
   const details = amountDetails(decoded, issue.path, hintOf(sent, member));
@@ -255,13 +256,6 @@ function pathOf({ code, path }: z.core.$ZodIssue, decoded: Decoded): readonly Pr
   const list = valueAt(decoded, path.slice(0, 1));
   const isOnly = code === 'invalid_value' && Array.isArray(list) && list.length === 1;
   return isOnly ? path.slice(0, 1) : path;
-}
-
-/** Returns the values that are allowed, where they are few enough to be listed. */
-function valuesOf(issue: z.core.$ZodIssue): readonly string[] {
-  if (issue.code === 'invalid_value') return issue.values.map(String);
-  const listed = z.object({ values: z.array(z.string()) });
-  return (issue.code === 'custom' && listed.safeParse(issue.params).data?.values) || [];
 }
 
 /** Returns the example in the currency of the request, and what to send in place of major units. */

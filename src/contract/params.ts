@@ -5,15 +5,12 @@ import { corridorCurrencies } from '../domain/corridor.js';
 import { eventTypes, maximumRedelivered } from '../domain/event.js';
 import { type PlainField, partNames, plainFields } from '../domain/fieldRule.js';
 import { iso4217 } from '../domain/iso4217.js';
-import { isCurrency, minorUnitsExpected } from '../domain/money.js';
+import { minorUnitsExpected } from '../domain/money.js';
 import { apiVersions, versionExpected } from './versions/index.js';
 
 /** A number as it was written in a JSON body: `1.0`, `1e3` and `1` stay three different texts. */
 export class DecodedNumber {
-  readonly text: string;
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(readonly text: string) {}
 }
 
 /**
@@ -32,29 +29,28 @@ const numeral = (form: RegExp, expected: string) =>
     .transform((sent) => (typeof sent === 'string' ? sent : sent.text))
     .refine((sent) => form.test(sent), { error: expected, abort: true });
 
+/** Describes an integer that JSON may send as a string as well. */
+const integer = (description: string, minimum: number, maximum: number, pattern: string) => ({
+  description,
+  anyOf: [
+    { type: 'integer', minimum, maximum },
+    { type: 'string', pattern },
+  ],
+});
+
 const amountExpected = minorUnitsExpected('USD');
 const amountWithin = `an integer of at most ${maximumAmount}`;
 const amount = numeral(/^[1-9]\d*$/, amountExpected)
   .refine((digits) => digits.length <= 15 && BigInt(digits) <= maximumAmount, amountWithin)
   .transform((digits) => BigInt(digits))
-  .meta({
-    description: amountExpected,
-    anyOf: [
-      { type: 'integer', minimum: 1, maximum: Number(maximumAmount) },
-      { type: 'string', pattern: '^([1-9][0-9]{0,13}|10{14})$' },
-    ],
-  });
+  .meta(integer(amountExpected, 1, Number(maximumAmount), '^([1-9][0-9]{0,13}|10{14})$'));
 
 const currencyExpected = 'an ISO 4217 currency code in capitals, such as EUR';
-const currencyCodes = [...iso4217.keys()];
 /** Any currency there is: an account may hold it, and lists may be filtered by it. */
-export const currency = z
-  .string(currencyExpected)
-  .refine(isCurrency, { error: currencyExpected, params: { values: currencyCodes } })
-  .meta({ description: currencyExpected, enum: currencyCodes });
+export const currency = z.enum([...iso4217.keys()], currencyExpected).describe(currencyExpected);
 
 /** A currency to pay in. If it has no corridor, the route refuses it as unsupported, not as unknown. */
-const paidCurrency = currency.meta({ description: currencyExpected, enum: corridorCurrencies() });
+const paidCurrency = currency.meta({ enum: corridorCurrencies() });
 
 /** Parameters that many requests share, by their names in the published document. */
 export const sharedParams = {
@@ -246,14 +242,7 @@ export const rotateSecretParams = z.strictObject({
   overlap_hours: numeral(/^(0|[1-9]\d?|1[0-5]\d|16[0-8])$/, overlapExpected)
     .transform(Number)
     .prefault('24')
-    .meta({
-      description: overlapExpected,
-      default: 24,
-      anyOf: [
-        { type: 'integer', minimum: 0, maximum: 168 },
-        { type: 'string', pattern: '^(0|[1-9][0-9]?|1[0-5][0-9]|16[0-8])$' },
-      ],
-    }),
+    .meta(integer(overlapExpected, 0, 168, '^(0|[1-9][0-9]?|1[0-5][0-9]|16[0-8])$')),
 });
 
 export const redeliverEventParams = z.strictObject({
@@ -279,13 +268,7 @@ const sequenceExpected = 'the sequence of an event, such as 17';
 const sequence = numeral(/^[1-9]\d{0,14}$/, sequenceExpected)
   .transform((sent) => BigInt(sent))
   .optional()
-  .meta({
-    description: sequenceExpected,
-    anyOf: [
-      { type: 'integer', minimum: 1, maximum: 1e15 - 1 },
-      { type: 'string', pattern: '^[1-9][0-9]{0,14}$' },
-    ],
-  });
+  .meta(integer(sequenceExpected, 1, 1e15 - 1, '^[1-9][0-9]{0,14}$'));
 
 const isRange = (from: bigint, to: bigint) => to >= from && to < from + BigInt(maximumRedelivered);
 
