@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { accountTypes, beneficiaryTypes } from '../domain/beneficiary.js';
 import { partNames } from '../domain/fieldRule.js';
-import { currency, deleted, idOf, time } from './shapes.js';
+import { currency, deleted, idOf, objectOf, time } from './shapes.js';
 
-export const beneficiary = z.object({
-  object: z.literal('beneficiary'),
+export const beneficiary = objectOf('beneficiary', {
   id: idOf('bnf'),
   type: z.enum(beneficiaryTypes),
   name: z.string(),
@@ -53,8 +52,7 @@ const account = {
     .describe('The JSON body that creates such a beneficiary, as JSON Schema (2020-12).'),
 };
 
-export const requirements = z.object({
-  object: z.literal('beneficiary_requirements'),
+export const requirements = objectOf('beneficiary_requirements', {
   country: z.string(),
   currency: currency.nullable(),
   ...account,

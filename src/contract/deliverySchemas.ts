@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { count, idOf, time } from './shapes.js';
+import { count, idOf, objectOf, time } from './shapes.js';
 
 /** Schemas of deliveries, which report what became of an event at an endpoint. */
 
-export const delivery = z.object({
-  object: z.literal('delivery'),
+export const delivery = objectOf('delivery', {
   event: idOf('evt'),
   webhook_endpoint: idOf('we'),
   status: z.enum(['pending', 'delivered', 'exhausted', 'canceled']),
@@ -32,8 +31,7 @@ export const webhookChallenge = z.object({
 });
 
 /** The outcome of a test message. */
-export const webhookTest = z.object({
-  object: z.literal('webhook_test'),
+export const webhookTest = objectOf('webhook_test', {
   webhook_endpoint: idOf('we'),
   delivered: z.boolean().describe('Whether the response was 2xx.'),
   http_status: z.int().nullable().describe('Null if there was no response.'),
@@ -42,8 +40,7 @@ export const webhookTest = z.object({
   response: z.string().nullable().describe('The first 2 KiB of the response.'),
 });
 
-export const redelivery = z.object({
-  object: z.literal('redelivery'),
+export const redelivery = objectOf('redelivery', {
   webhook_endpoint: idOf('we'),
   pending: count.describe('The number of pending deliveries to the endpoint.'),
   has_more: z.boolean().describe('Whether failed deliveries remain: redeliver with a new key.'),

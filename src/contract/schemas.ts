@@ -12,7 +12,7 @@ import {
   webhookChallenge,
   webhookTest,
 } from './deliverySchemas.js';
-import { count, currency, decimal, deleted, idOf, money, time } from './shapes.js';
+import { count, currency, decimal, deleted, idOf, money, objectOf, time } from './shapes.js';
 import type { ApiVersion } from './versions/index.js';
 
 /**
@@ -31,8 +31,7 @@ const arrival = (what: string) =>
 const fixedSide = z.enum(['source', 'destination']);
 /** `exact` is how a version writes a rate and a fee: as a number, or as a decimal string. */
 function quoteWith<Exact extends z.ZodType>(exact: Exact) {
-  return z.object({
-    object: z.literal('quote'),
+  return objectOf('quote', {
     id: idOf('qt'),
     status: z.enum(['open', 'used', 'expired']),
     source_currency: currency,
@@ -53,8 +52,7 @@ function quoteWith<Exact extends z.ZodType>(exact: Exact) {
 }
 
 function rateWith<Exact extends z.ZodType>(exact: Exact) {
-  return z.object({
-    object: z.literal('rate'),
+  return objectOf('rate', {
     source_currency: currency,
     destination_currency: currency,
     rate: exact.describe('The rate of a quote created now: the mid rate less the spread.'),
@@ -65,8 +63,7 @@ function rateWith<Exact extends z.ZodType>(exact: Exact) {
 }
 
 const half = z.object({ id: idOf('rate'), per_euro: decimal, as_of: time });
-const pastRate = z.object({
-  object: z.literal('past_rate'),
+const pastRate = objectOf('past_rate', {
   id: idOf('rate').describe('The id of the later of the two rates.'),
   source_currency: currency,
   destination_currency: currency,
@@ -78,8 +75,7 @@ const pastRate = z.object({
   destination_rate: half,
 });
 
-const calculation = z.object({
-  object: z.literal('calculation'),
+const calculation = objectOf('calculation', {
   steps: z.array(
     z.object({
       step: z.enum(['fee', 'net_amount', 'mid_rate', 'rate', 'receive_amount']),
@@ -94,8 +90,7 @@ const calculation = z.object({
 });
 
 function payoutWith<Exact extends z.ZodType>(exact: Exact) {
-  return z.object({
-    object: z.literal('payout'),
+  return objectOf('payout', {
     id: idOf('po'),
     status: z.enum(payoutStatuses),
     status_reason: z
@@ -152,8 +147,7 @@ const corridorTotals = z
 /** Lists do not count payouts, because a page of batches may have a million of them. */
 const uncounted = 'Null in lists and in expanded payouts: retrieve the batch instead.';
 
-const batch = z.object({
-  object: z.literal('batch'),
+const batch = objectOf('batch', {
   id: idOf('bat'),
   status: z.enum(batchStatuses),
   mode: z.enum(batchModes),
@@ -192,8 +186,7 @@ const canceledBatch = batch.extend({
     .describe('The payouts that were already submitted to the rail, or final.'),
 });
 
-const limit = z.object({
-  object: z.literal('limit'),
+const limit = objectOf('limit', {
   type: z
     .enum(['payout', 'day', 'month', 'new_payee'])
     .describe('Per payout, per day or month (UTC), or per payout to a new beneficiary.'),
@@ -209,16 +202,14 @@ const limit = z.object({
     .describe('For new_payee: how long a beneficiary counts as new after it was added or updated.'),
 });
 
-const balance = z.object({
-  object: z.literal('balance'),
+const balance = objectOf('balance', {
   currency,
   available: money.describe('The amount available for payouts.'),
   held: money.describe('The amount on hold for payouts in progress.'),
   total: money,
 });
 
-const balanceTransaction = z.object({
-  object: z.literal('balance_transaction'),
+const balanceTransaction = objectOf('balance_transaction', {
   id: z.string().regex(/^txn_\d+$/),
   type: z.enum(entryKinds),
   payout: idOf('po').nullable(),
@@ -228,8 +219,7 @@ const balanceTransaction = z.object({
   created_at: time,
 });
 
-const corridor = z.object({
-  object: z.literal('corridor'),
+const corridor = objectOf('corridor', {
   source_currency: currency,
   destination_currency: currency,
   maximum_amount: money.describe('The largest source_amount of a payout.'),
@@ -244,8 +234,7 @@ const corridor = z.object({
   estimated_arrival: arrival('The latest arrival of a payout accepted now.'),
 });
 
-const webhookEndpoint = z.object({
-  object: z.literal('webhook_endpoint'),
+const webhookEndpoint = objectOf('webhook_endpoint', {
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
@@ -267,8 +256,7 @@ const webhookEndpoint = z.object({
   deleted,
 });
 
-const account = z.object({
-  object: z.literal('account'),
+const account = objectOf('account', {
   id: idOf('acc'),
   mode: z.enum(['test', 'live']),
   name: z.string(),
@@ -285,8 +273,7 @@ const refusedParam = z.object({
   detail: z.string().describe('What is wrong and what to send instead, for people.'),
 });
 
-const batchPreview = z.object({
-  object: z.literal('batch_preview'),
+const batchPreview = objectOf('batch_preview', {
   mode: z.enum(batchModes),
   outcome: z.enum(['accepted', 'refused']),
   counts: z
@@ -309,7 +296,6 @@ const problem = refusedParam.extend({
   batch: idOf('bat').optional().describe('The batch that the error concerns.'),
 });
 
-const eventType = z.enum(eventTypes);
 const sequence = z.int().min(1).describe('Increases without gaps within the account.');
 
 const listOf = <Item extends z.ZodType>(item: Item) =>
@@ -346,10 +332,9 @@ function objectsWith<Exact extends z.ZodType>(version: ApiVersion, exact: Exact)
   const data = z
     .union([payout, batch, webhookEndpoint])
     .describe('The object at the time of the event.');
-  const event = z.object({
-    object: z.literal('event'),
+  const event = objectOf('event', {
     id: idOf('evt'),
-    type: eventType,
+    type: z.enum(eventTypes),
     timestamp: time,
     sequence,
     created_at: time,

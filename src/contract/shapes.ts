@@ -2,6 +2,12 @@ import { z } from 'zod';
 
 /** Shared parts of the response schemas. */
 
+/** An object of the API, whose type is its member `object`. */
+export const objectOf = <const Type extends string, Shape extends z.core.$ZodShape>(
+  type: Type,
+  shape: Shape,
+) => z.object({ object: z.literal(type), ...shape });
+
 export const idOf = (prefix: string) =>
   z
     .string()
