@@ -4,6 +4,7 @@ import { type CsvFault, CsvReader, type CsvRow } from './csvRows.js';
 import {
   type Decoded,
   type DecodedObject,
+  type Decoding,
   expectedOfValue,
   itemLines,
   maxDepth,
@@ -26,34 +27,45 @@ type Header = SentColumns & { readonly columns: Columns };
 /** Returns what a cell should have been, or undefined if it is valid. */
 type CellCheck = (cell: string) => string | undefined;
 
-/** The context for reading all rows, and where their problems are collected. */
-type Reading = {
-  readonly header: Header;
-  readonly expectedOfCell: CellCheck;
-  readonly problems: Refusal[];
-  /** The line of each item. */
-  readonly lines: number[];
-};
-
 /**
  * Decodes `text/csv` (RFC 4180). The first row has the parameter names, nested ones in brackets as in
  * `metadata[order]`; every other row is an item of `payouts`. An empty cell is a parameter that was not sent.
  * Reads the body in one pass. Every refusal names its line.
  */
-export function* decodeCsv(body: Buffer): Steps<DecodedObject | readonly Refusal[]> {
+export function* decodeCsv(body: Buffer): Steps<Decoding> {
   // If any byte is not UTF-8, read as Latin-1, with one character per byte, so that the cell can be named.
   const isText = isUtf8(body);
-  const text = body.toString(isText ? 'utf8' : 'latin1');
+  const reader = new CsvReader(body.toString(isText ? 'utf8' : 'latin1'));
   const expectedOfCell: CellCheck = (cell) =>
     isText || isUtf8(Buffer.from(cell, 'latin1')) ? expectedOfValue(cell) : 'text in UTF-8';
-  const reader = new CsvReader(text);
   const header = readHeader(reader, expectedOfCell);
   // With a wrong header every row would be refused, which would hide the cause.
   if (!('columns' in header)) return header;
   const problems: Refusal[] = [];
+  const payouts: DecodedObject[] = [];
   const lines: number[] = [];
-  const payouts = yield* readItems(reader, { header, expectedOfCell, problems, lines });
-  if (problems.length > 0) return problems;
+  let fields = 0;
+  while (problems.length < maxProblems) {
+    const param = paramName(['payouts', payouts.length]);
+    const row = reader.readRow(header.names.length);
+    if (row === undefined) break;
+    if ('expected' in row) {
+      problems.push(misread(row, paramInside(param, header.names[row.column])));
+      break;
+    }
+    problems.push(...problemsOfRow(row, param, header.names, expectedOfCell));
+    const values = row.cells.filter((cell) => cell !== '').length;
+    // Empty cells cost work too, though less: 10,000 rows of 100 cells are within the limit.
+    fields += Math.max(1, row.count / 10, values);
+    if (fields > maxFields) {
+      problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
+      break;
+    }
+    lines.push(row.line);
+    payouts.push(itemOf(header.columns, row.cells) ?? Object.create(null));
+    yield;
+  }
+  if (problems.length > 0) return problems.slice(0, maxProblems);
   const sent: SentLines = { lines, columns: header };
   return Object.assign(Object.create(null), { payouts, [itemLines]: sent });
 }
@@ -89,52 +101,25 @@ function addColumn(columns: Columns, name: string, column: number): string | und
   return insert(columns, path, column, []);
 }
 
-function* readItems(reader: CsvReader, reading: Reading): Steps<readonly DecodedObject[]> {
-  const { header, problems } = reading;
-  const items: DecodedObject[] = [];
-  let fields = 0;
-  while (problems.length < maxProblems) {
-    const param = paramName(['payouts', items.length]);
-    const row = reader.readRow(header.names.length);
-    if (row === undefined) break;
-    if ('expected' in row) {
-      problems.push(misread(row, paramInside(param, header.names[row.column])));
-      break;
-    }
-    const values = checkRow(row, param, reading);
-    // Empty cells cost work too, though less: 10,000 rows of 100 cells are within the limit.
-    fields += Math.max(1, row.count / 10, values);
-    if (fields > maxFields) {
-      problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
-      break;
-    }
-    reading.lines.push(row.line);
-    items.push(itemOf(header.columns, row.cells) ?? Object.create(null));
-    yield;
-  }
-  return items;
-}
-
-/** Adds the problems of a row, and returns the number of its values. */
-function checkRow(
+/** Refuses a row of the wrong length, and each of its cells that is not valid. */
+function problemsOfRow(
   row: CsvRow,
   param: string,
-  { header: { names }, expectedOfCell, problems }: Reading,
-): number {
+  names: readonly string[],
+  expectedOfCell: CellCheck,
+): readonly Refusal[] {
+  const problems: Refusal[] = [];
   if (row.count !== names.length) {
     const expected = `a row of ${names.length} cells, as the header has`;
     const detail = `The row has ${row.count} cells; the header has ${names.length}.`;
     problems.push({ ...refuseParam(param, expected, row.line), received: `${row.count}`, detail });
   }
-  let values = 0;
   for (const [column, cell] of row.cells.entries()) {
-    if (cell === '') continue;
-    values += 1;
-    const expected = expectedOfCell(cell);
-    if (expected === undefined || problems.length >= maxProblems) continue;
+    const expected = cell === '' ? undefined : expectedOfCell(cell);
+    if (expected === undefined) continue;
     problems.push(refuseParam(paramInside(param, names[column]), expected, row.line));
   }
-  return values;
+  return problems;
 }
 
 /** Builds the object of a row's values under these names, or returns undefined if the row has none. */

@@ -23,14 +23,11 @@ export type CsvFault = {
  * every character once, and keeps no cells that the caller does not want.
  */
 export class CsvReader {
-  readonly text: string;
   private readonly special = /[",\r\n]/g;
   private at = 0;
   private line = 1;
 
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(readonly text: string) {}
 
   /** Returns the next row, with at most `maxCells` of its cells, or undefined at the end. */
   readRow(maxCells = maxColumns): CsvRow | CsvFault | undefined {

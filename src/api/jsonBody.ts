@@ -21,14 +21,7 @@ import { isOptionalAt } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
 /** Thrown where the text is not JSON. It never leaves this file. */
-class Unreadable extends Error {
-  constructor(expected: string, text: string, at: number) {
-    let line = 1;
-    for (let before = 0; before < at; before += 1) if (text[before] === '\n') line += 1;
-    const column = at - text.lastIndexOf('\n', at - 1);
-    super(`${expected} at ${line === 1 ? '' : `line ${line}, `}column ${column}`);
-  }
-}
+class Unreadable extends Error {}
 
 /**
  * Decodes `application/json` (RFC 8259), whose root must be an object. JSON.parse would lose what matters
@@ -129,7 +122,10 @@ class JsonReader {
   }
 
   private unreadable(expected: string): Unreadable {
-    return new Unreadable(expected, this.text, this.at);
+    let line = 1;
+    for (let at = 0; at < this.at; at += 1) if (this.text[at] === '\n') line += 1;
+    const column = this.at - this.text.lastIndexOf('\n', this.at - 1);
+    return new Unreadable(`${expected} at ${line === 1 ? '' : `line ${line}, `}column ${column}`);
   }
 
   private refuse(expected: string): void {
@@ -228,11 +224,13 @@ class JsonReader {
       if (end >= this.text.length) throw this.unreadable('a closing quote for the string');
       end += this.text[end] === '\\' ? 2 : 1;
     }
-    const literal = this.text.slice(this.at, end + 1);
-    const value = parseString(literal);
-    if (value === undefined) throw this.unreadable('a string with valid escapes');
-    this.at = end + 1;
-    return value;
+    try {
+      const value: string = JSON.parse(this.text.slice(this.at, end + 1));
+      this.at = end + 1;
+      return value;
+    } catch {
+      throw this.unreadable('a string with valid escapes');
+    }
   }
 
   private readWord(): Decoded {
@@ -250,14 +248,3 @@ class JsonReader {
 }
 
 const word = /null|true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-
-/** Returns the text of a string literal, or undefined if it has an invalid escape or a control character. */
-function parseString(literal: string): string | undefined {
-  try {
-    const value: unknown = JSON.parse(literal);
-    return typeof value === 'string' ? value : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
-}
