@@ -14,7 +14,7 @@ import { traceRequest } from '../spans.js';
 import { everyAnswerHeaders } from './answerHeaders.js';
 import { createAuthenticator, holderOf, scopeMissing } from './auth.js';
 import { inNetworks } from './clientAddress.js';
-import { compressAnswers } from './compression.js';
+import { compressAnswer } from './compression.js';
 import { trackAccountConnections } from './connections.js';
 import { alternatives } from './decode.js';
 import { readIdempotencyKey } from './idempotency.js';
@@ -75,10 +75,10 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
   const app = new Koa();
   // Only one spelling per route, because limits, keys and authentication depend on the path.
   const router = new Router({ sensitive: true, strict: true });
-  app.use(traceIntegrators());
+  app.use(traceIntegrators);
   app.use(describeAnswer(deps));
   app.use(answerFailures(deps));
-  app.use(compressAnswers());
+  app.use(compressAnswer);
   app.use(admit(deps));
   const [lists, batches] = [limitPerAccount(listsAtOnce), limitPerAccount(batchesAtOnce)];
   for (const route of routes) {
@@ -100,23 +100,21 @@ export function createApp(parts: Omit<ApiDeps, 'writes'>): Koa {
 }
 
 /** Traces each request of an integrator, but no callbacks of the bank: a batch has thousands of them. */
-function traceIntegrators(): Koa.Middleware {
-  return (ctx, next) => {
-    if (!ctx.path.startsWith('/v1/')) return next();
-    return traceRequest(ctx.get('traceparent'), async (span) => {
-      await next();
-      const { method, status } = ctx;
-      const route = String(ctx['_matchedRoute'] ?? 'none');
-      const holder: KeyHolder | undefined = ctx.state['holder'];
-      span.updateName(`${method} ${route}`).setAttributes({
-        ...{ 'http.request.method': method, 'http.route': route },
-        'http.response.status_code': status,
-        ...{ ...ctx.state['object'], request: ctx.state['requestId'] },
-        ...(holder && { account: holder.account.id }),
-      });
+const traceIntegrators: Koa.Middleware = (ctx, next) => {
+  if (!ctx.path.startsWith('/v1/')) return next();
+  return traceRequest(ctx.get('traceparent'), async (span) => {
+    await next();
+    const { method, status } = ctx;
+    const route = String(ctx['_matchedRoute'] ?? 'none');
+    const holder: KeyHolder | undefined = ctx.state['holder'];
+    span.updateName(`${method} ${route}`).setAttributes({
+      ...{ 'http.request.method': method, 'http.route': route },
+      'http.response.status_code': status,
+      ...{ ...ctx.state['object'], request: ctx.state['requestId'] },
+      ...(holder && { account: holder.account.id }),
     });
-  };
-}
+  });
+};
 
 /** Sets the headers of every response, and logs one line for it. */
 function describeAnswer(deps: ApiDeps): Koa.Middleware {

@@ -20,30 +20,17 @@ const compress = promisify<Buffer, { level: number }, Buffer>(gzip);
  * Compresses responses for clients that ask for it (RFC 9110, 12.5.3), on another thread. Compresses the
  * whole body at once: less memory is held while the client reads, and the Content-Length is known.
  */
-export function compressAnswers(): Koa.Middleware {
-  return async (ctx, next) => {
-    await next();
-    const body = bytesOf(ctx.body);
-    if (body.length < minimumBytes || ctx.res.hasHeader('Content-Encoding')) return;
-    if (!acceptsGzip(ctx)) return;
-    ctx.body = await compress(body, { level });
-    ctx.set('Content-Encoding', 'gzip');
-  };
-}
+export const compressAnswer: Koa.Middleware = async (ctx, next) => {
+  await next();
+  const { body } = ctx;
+  if (!Buffer.isBuffer(body) || body.length < minimumBytes) return;
+  if (ctx.res.hasHeader('Content-Encoding') || !acceptsGzip(ctx)) return;
+  ctx.body = await compress(body, { level });
+  ctx.set('Content-Encoding', 'gzip');
+};
 
 /** Whether the client accepts gzip. Adds Vary, so that caches know that the response depends on this. */
 export function acceptsGzip(ctx: Koa.Context): boolean {
   ctx.vary('Accept-Encoding');
   return ctx.acceptsEncodings('gzip', 'identity') === 'gzip';
-}
-
-/**
- * Returns the body as bytes. A refusal is still an object here, which Koa would serialize later, and may list
- * a hundred errors.
- */
-function bytesOf(body: unknown): Buffer {
-  if (Buffer.isBuffer(body)) return body;
-  return typeof body === 'object' && body !== null
-    ? Buffer.from(JSON.stringify(body))
-    : Buffer.alloc(0);
 }

@@ -345,7 +345,8 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
     ctx.set('Retry-After', '5');
   }
   if (problem.code === 'request_in_progress') ctx.set('Retry-After', '1');
-  ctx.body = { ...problem, ...answer.object };
+  // Bytes, so that it can be compressed: it may list a hundred errors.
+  ctx.body = Buffer.from(JSON.stringify({ ...problem, ...answer.object }));
   ctx.state['code'] = problem.code;
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';
