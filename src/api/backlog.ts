@@ -4,6 +4,7 @@ import { readBacklog } from '../db/backlog.js';
 import type { Database } from '../db/client.js';
 import { showBacklog } from '../metrics.js';
 import { readQueueBacklog } from '../temporal/queueBacklog.js';
+import { cached } from './cached.js';
 
 /** How long one reading of the backlog is reused, however many clients read the metrics. */
 const freshMs = 10_000;
@@ -14,16 +15,10 @@ const freshMs = 10_000;
  */
 export function createBacklog(database: Database, temporal: Client, log: Logger) {
   const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
-  const read = async (): Promise<void> => {
+  return cached(async (): Promise<void> => {
     await Promise.all([
       readBacklog(database).then((samples) => showBacklog('database', samples), warn),
       readQueueBacklog(temporal).then((samples) => showBacklog('temporal', samples), warn),
     ]);
-  };
-  let last = { atMs: Number.NEGATIVE_INFINITY, done: Promise.resolve() };
-  return (): Promise<void> => {
-    const nowMs = performance.now();
-    if (nowMs - last.atMs > freshMs) last = { atMs: nowMs, done: read() };
-    return last.done;
-  };
+  }, freshMs);
 }

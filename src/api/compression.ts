@@ -14,7 +14,7 @@ const minimumBytes = 4 * 1024;
  */
 const level = 1;
 
-const compress = promisify<Buffer, { level: number }, Buffer>(gzip);
+export const compress = promisify<Buffer, { level?: number }, Buffer>(gzip);
 
 /**
  * Compresses responses for clients that ask for it (RFC 9110, 12.5.3), on another thread. Compresses the

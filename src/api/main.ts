@@ -16,6 +16,7 @@ import { connectTemporal, refusalOf } from '../temporal/client.js';
 import { readSigningKey } from '../webhooks/signature.js';
 import { createApp } from './app.js';
 import { createBacklog } from './backlog.js';
+import { cached } from './cached.js';
 import { trustProxies } from './clientAddress.js';
 import { createDecisionWaits } from './decisionWaits.js';
 import { createFeedWaits } from './feedWaits.js';
@@ -109,12 +110,7 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
 function createReadiness(database: Database, keyring: Keyring): () => Promise<boolean> {
   const isUsable = async () =>
     (await isMigrated(database)) && (await hasMasterKeys(database, keyring));
-  let lastCheck = { atMs: Number.NEGATIVE_INFINITY, isUsable: Promise.resolve(false) };
-  return () => {
-    const nowMs = performance.now();
-    if (nowMs - lastCheck.atMs > readinessMs) lastCheck = { atMs: nowMs, isUsable: isUsable() };
-    return lastCheck.isUsable;
-  };
+  return cached(isUsable, readinessMs);
 }
 
 /** The API process. */

@@ -1,14 +1,13 @@
 import { createHash, type KeyObject } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';
-import { promisify } from 'node:util';
-import { gzip } from 'node:zlib';
 import type Router from '@koa/router';
 import type Koa from 'koa';
 import { apiVersions, defaultApiVersion, versionExpected } from '../contract/versions/index.js';
 import { refuse, shortened } from '../domain/refusal.js';
 import { publicKeySet } from '../webhooks/signature.js';
-import { acceptsGzip } from './compression.js';
+import { cached } from './cached.js';
+import { acceptsGzip, compress } from './compression.js';
 import { openapiDocument } from './openapi.js';
 import { docsPages } from './referencePages.js';
 import type { Route } from './route.js';
@@ -42,7 +41,7 @@ export function addReference(
     return publish(ctx, document);
   });
   const keys = asPublished('application/json', JSON.stringify(publicKeySet(webhookKeys)));
-  router.get('/.well-known/corridor-webhook-keys', (ctx) => publish(ctx, keys, keysForSeconds));
+  router.get('/.well-known/corridor-webhook-keys', (ctx) => publish(ctx, keys, keysCaching));
   const site = docsSite();
   router.get(['/docs', '/docs/', '/docs/:name'], (ctx) => {
     const isOldReference = ctx.path === '/docs' && ctx.querystring.startsWith('version=');
@@ -60,29 +59,16 @@ export function addReference(
 }
 
 /** How long receivers may cache the keys. A new key is published for longer than this before it signs. */
-const keysForSeconds = 300;
+const keysCaching = 'max-age=300';
 
 /** A public document. It is compressed once, on the first request: anyone can request it without a key. */
-type Published = Readonly<{
-  type: string;
-  body: Buffer;
-  gzipped: () => Promise<Buffer>;
-  tag: string;
-}>;
+type Published = ReturnType<typeof asPublished>;
 
-function asPublished(type: string, text: string | Buffer): Published {
+function asPublished(type: string, text: string | Buffer) {
   const tag = createHash('sha256').update(text).digest('base64url').slice(0, 22);
   // A buffer, because a string would be copied for every connection whose client reads slowly.
   const body = Buffer.from(text);
-  return { type, body, gzipped: once(() => promisify(gzip)(body)), tag };
-}
-
-function once<T extends object>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => {
-    made ??= make();
-    return made;
-  };
+  return { type, body, gzipped: cached(() => compress(body, {})), tag };
 }
 
 const html = 'text/html; charset=utf-8';
@@ -102,7 +88,10 @@ function docsSite(): ReadonlyMap<string, () => Published> {
     return type === undefined ? [] : [[`/docs/${name}`, read, type] as const];
   });
   return new Map(
-    [...pages, ...files].map(([path, make, type]) => [path, once(() => asPublished(type, make()))]),
+    [...pages, ...files].map(([path, make, type]) => [
+      path,
+      cached(() => asPublished(type, make())),
+    ]),
   );
 }
 
@@ -124,19 +113,16 @@ const contentPolicy = (isReference: boolean) =>
   ].join('; ');
 
 /**
- * Sends a document that clients may cache. Without `seconds` they revalidate it each time, so that a
- * deployment is visible at once.
+ * Sends a document that clients may cache. By default they revalidate it each time, so that a deployment is
+ * visible at once.
  */
 async function publish(
   ctx: Koa.Context,
   { type, body, gzipped, tag }: Published,
-  seconds?: number,
+  caching = 'no-cache',
 ): Promise<void> {
   const isGzipped = acceptsGzip(ctx);
-  ctx.set(
-    'Cache-Control',
-    seconds === undefined ? 'public, no-cache' : `public, max-age=${seconds}`,
-  );
+  ctx.set('Cache-Control', `public, ${caching}`);
   // Weak: the tag is the same whether the body is compressed or not.
   ctx.etag = `W/"${tag}"`;
   ctx.status = 200;
