@@ -37,14 +37,16 @@ import { inSlices, type Steps } from './slices.js';
 /** Reads and decodes an authenticated request, runs its route, and renders the response. */
 export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Promise<void> {
   await readBody(ctx);
-  if (isList(route) && answerIfRefused(ctx, refuseIndebted(deps, ctx))) return;
   const weight = weightOf(bytesOf(ctx).length);
-  if (answerIfRefused(ctx, takeItems(deps, ctx, weight, 'read'))) return;
+  // A list is refused if responses sent while it waited have used up the account's items.
+  const tooHeavy = isList(route) ? charge(deps, ctx, 0) : takeItems(deps, ctx, weight, 'read');
+  if (tooHeavy !== undefined) return answerProblem(ctx, refused(tooHeavy));
   const request = await readRequest(deps, route, ctx);
   const payouts = 'decoded' in request ? request.decoded['payouts'] : undefined;
   // A list that is too long for a batch is refused as such, not for items that are never available.
   const items = isDecodedList(payouts) ? Math.min(payouts.length, maximumBatchItems) : 0;
-  if (answerIfRefused(ctx, takeItems(deps, ctx, items))) return;
+  const tooMany = takeItems(deps, ctx, items);
+  if (tooMany !== undefined) return answerProblem(ctx, refused(tooMany));
   if ('refusals' in request) return answerProblem(ctx, request);
   const unexpected = validate(noParams, route.params === undefined ? request.decoded : {});
   if ('refusals' in unexpected) return answerProblem(ctx, unexpected);
@@ -98,38 +100,28 @@ export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
  * Charges the items of a request that were not charged before, and refuses it if the quota has fewer left.
  * After a read the work is already done, so the items are charged even if the request is refused.
  */
-function takeItems({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 'read') {
+function takeItems(deps: ApiDeps, ctx: Koa.Context, items: number, how?: 'read') {
   const counted: number = ctx.state['items'] ?? 0;
   if (items <= counted) return undefined;
   ctx.state['items'] = items;
-  const take = (when?: 'afterwards') =>
-    limiter.takeItems(holderOf(ctx).account.id, items - counted, when);
-  let taken = take();
-  if (taken.refusal !== undefined && how === 'read') {
-    take('afterwards');
-    // Asks again, to report the time until the same body may be sent.
-    taken = take();
-  }
-  ctx.set(taken.headers);
-  return taken.refusal;
+  const refusal = charge(deps, ctx, items - counted);
+  if (refusal === undefined || how !== 'read') return refusal;
+  charge(deps, ctx, items - counted, 'afterwards');
+  // Asks again, to report the time until the same body may be sent.
+  return charge(deps, ctx, items - counted);
 }
 
-/** Refuses a list if responses sent while it waited have used up the account's items. */
-function refuseIndebted({ limiter }: ApiDeps, ctx: Koa.Context): Refusal | undefined {
-  const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, 0);
+/** Charges items, and reports what is left. Returns a refusal if the quota has fewer left. */
+function charge({ limiter }: ApiDeps, ctx: Koa.Context, items: number, how?: 'afterwards') {
+  const { headers, refusal } = limiter.takeItems(holderOf(ctx).account.id, items, how);
   ctx.set(headers);
   return refusal;
 }
 
-function answerIfRefused(ctx: Koa.Context, refusal: Refusal | undefined): boolean {
-  if (refusal !== undefined) answerProblem(ctx, { refusals: [refusal] });
-  return refusal !== undefined;
-}
-
 /** Charges for bytes that are known too late to refuse the request. */
-export function chargeBytes({ limiter }: ApiDeps, ctx: Koa.Context, bytes: number): void {
+export function chargeBytes(deps: ApiDeps, ctx: Koa.Context, bytes: number): void {
   const items = weightOf(bytes);
-  if (items > 0) ctx.set(limiter.takeItems(holderOf(ctx).account.id, items, 'afterwards').headers);
+  if (items > 0) charge(deps, ctx, items, 'afterwards');
 }
 
 /** Returns the Location of a new object: its ID under the path of its kind. */
