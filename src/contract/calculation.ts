@@ -1,20 +1,15 @@
-import type { QuoteRow } from '../db/quotes.js';
+import type { AcceptedColumns, PayoutRow } from '../db/payouts.js';
 import type { CurrencyRates } from '../db/rates.js';
 import type { TermsRow } from '../db/terms.js';
 import { formatMinor } from '../domain/money.js';
-import type { FixedSide } from '../domain/quote.js';
 import type { ContractObject } from './schemas.js';
 
 /** The price of a quote or of an accepted payout. */
-type PricedRow = Pick<
-  QuoteRow,
-  'sourceCurrency' | 'destinationCurrency' | 'sourceMinor' | 'feeMinor' | 'netMinor'
-> &
-  Pick<QuoteRow, 'receiveMinor' | 'rate' | 'mid' | 'sourceRateId' | 'destinationRateId'> & {
-    readonly fixedSide: FixedSide | null;
-    readonly feeTermsId: bigint | null;
-    readonly spreadTermsId: bigint | null;
-  };
+type PricedRow = AcceptedColumns &
+  Pick<
+    PayoutRow,
+    'fixedSide' | 'feeTermsId' | 'spreadTermsId' | 'sourceRateId' | 'destinationRateId'
+  >;
 
 /**
  * Explains how a price was computed, step by step. Each step has its result, its rule and all of its inputs,

@@ -2,7 +2,7 @@ import type { Account } from '../db/accounts.js';
 import type { BalanceTransactionRow } from '../db/balanceTransactions.js';
 import type { BeneficiaryRow } from '../db/beneficiaries.js';
 import type { AttemptRow, DeliveryRow } from '../db/deliveryLog.js';
-import type { EventRow, PayoutFacts } from '../db/events.js';
+import type { EventRow } from '../db/events.js';
 import type { BalanceRow } from '../db/ledger.js';
 import type { PayoutRow } from '../db/payouts.js';
 import type { QuoteRow } from '../db/quotes.js';
@@ -31,7 +31,8 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     source_currency: quote.sourceCurrency,
     destination_currency: quote.destinationCurrency,
     fixed_side: quote.fixedSide,
-    amount: wholeNumber(quote.amount),
+    // At most 10^14, so a JSON number holds it exactly.
+    amount: Number(quote.amount),
     source_amount: formatMinor(quote.sourceMinor, quote.sourceCurrency),
     fee: formatMinor(quote.feeMinor, quote.sourceCurrency),
     rate: quote.rate,
@@ -42,11 +43,9 @@ export function quoteObject(quote: QuoteRow): ContractObject<'quote'> {
     created_at: quote.createdAt.toISOString(),
     expires_at: quote.expiresAt.toISOString(),
     // For the last moment at which a payout of the quote can be accepted: the payout arrives no later.
-    estimated_arrival: arrivalOf(quote, after(quote.expiresAt, heldRateMaximumAgeMs)),
+    estimated_arrival: arrivalOf(quote, new Date(quote.expiresAt.getTime() + heldRateMaximumAgeMs)),
   };
 }
-
-const after = (time: Date, ms: number) => new Date(time.getTime() + ms);
 
 type Pair = Pick<PayoutRow, 'sourceCurrency' | 'destinationCurrency'>;
 
@@ -80,7 +79,7 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
     source_currency: payout.sourceCurrency,
     destination_currency: payout.destinationCurrency,
     fixed_side: payout.fixedSide,
-    amount: payout.amount === null ? null : wholeNumber(payout.amount),
+    amount: payout.amount === null ? null : Number(payout.amount),
     source_amount: amountOf(payout.sourceMinor, payout.sourceCurrency),
     fee: amountOf(payout.feeMinor, payout.sourceCurrency),
     rate: payout.rate,
@@ -101,11 +100,6 @@ export function payoutObject(payout: PayoutRow): ContractObject<'payout'> {
 
 function amountOf(minor: bigint | null, currency: string | null): string | null {
   return minor === null || currency === null ? null : formatMinor(minor, currency);
-}
-
-/** Echoes an integer that was sent as one. It is at most 10^14, so a JSON number holds it exactly. */
-function wholeNumber(amount: bigint): number {
-  return Number(amount);
 }
 
 /** Renders a beneficiary. Account numbers are masked: they are never returned in full. */
@@ -349,23 +343,20 @@ export function eventObject(
   };
 }
 
+/** Returns the object of an event as it was at that time. */
 function dataOf(event: EventRow): Readonly<Record<string, unknown>> {
   if (event.type === 'batch.completed' || event.type === 'webhook_endpoint.disabled') {
     return event.facts;
   }
-  return payoutObject(payoutAt(event, event.facts));
-}
-
-/** Returns the payout of an event as it was at that time. */
-function payoutAt(event: EventRow, facts: PayoutFacts): PayoutRow {
-  return {
+  const { status, statusReason, settledAt, returnedMinor } = event.facts;
+  return payoutObject({
     ...event,
     id: event.subjectId,
-    status: facts.status,
-    statusReason: facts.statusReason,
-    settledAt: facts.settledAt === null ? null : new Date(facts.settledAt),
-    returnedMinor: facts.returnedMinor === null ? null : BigInt(facts.returnedMinor),
-  };
+    status,
+    statusReason,
+    settledAt: settledAt === null ? null : new Date(settledAt),
+    returnedMinor: returnedMinor === null ? null : BigInt(returnedMinor),
+  });
 }
 
 /** Renders the delivery of an event to one endpoint: the number of attempts, and how the last one ended. */

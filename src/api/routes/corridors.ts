@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import {
   corridorListParams,
   pastRateListParams,
@@ -18,10 +19,8 @@ import {
   type Corridor,
   corridorCurrencies,
   corridorOf,
-  type Opening,
   railNameOf,
   refuseClosed,
-  type Terms,
 } from '../../domain/corridor.js';
 import { refuse } from '../../domain/refusal.js';
 import { listRoute } from '../listRoute.js';
@@ -30,11 +29,8 @@ import { type Route, refused, route } from '../route.js';
 /** Returns the corridors an account can use, optionally of one currency. Like balances, they are one page. */
 function corridorsOf(
   { mode }: Account,
-  { terms, openings }: { readonly terms: readonly Terms[]; readonly openings: readonly Opening[] },
-  filter: {
-    readonly source_currency?: string | undefined;
-    readonly destination_currency?: string | undefined;
-  },
+  { terms, openings }: Awaited<ReturnType<typeof currentTerms>>,
+  filter: z.infer<typeof corridorListParams>,
 ): readonly Corridor[] {
   const { source_currency: source, destination_currency: destination } = filter;
   const sources = source === undefined ? corridorCurrencies() : [source];
@@ -99,12 +95,8 @@ export const corridorRoutes: readonly Route[] = [
     refusals: ['parameter_missing'],
     find: (sql, _accountId, id, { source_currency: source, destination_currency: destination }) =>
       positionOfRate(sql, id.slice('rate_'.length), [source, destination]),
-    query: (
-      sql,
-      _accountId,
-      page,
-      { source_currency: source, destination_currency: destination },
-    ) => listPastRates(sql, page, source, destination),
+    query: (sql, _accountId, page, params) =>
+      listPastRates(sql, page, params.source_currency, params.destination_currency),
     render: pastRateObject,
   }),
   route({

@@ -34,15 +34,12 @@ export function render(object: JsonObject, version: ApiVersion): JsonObject {
 }
 
 function convert(object: JsonObject, step: (object: JsonObject) => JsonObject): JsonObject {
-  const { data, quote } = object;
-  if (Array.isArray(data)) return { ...object, data: data.map((item) => convertAny(item, step)) };
-  if (object['object'] === 'event') return { ...object, data: convertAny(data, step) };
+  const { object: type, data, quote } = object;
+  const inside = (value: unknown) => (isObject(value) ? convert(value, step) : value);
+  if (Array.isArray(data)) return { ...object, data: data.map(inside) };
+  if (type === 'event') return { ...object, data: inside(data) };
   // Of the objects that a payout may be expanded with, only a quote differs between versions.
   return step(isObject(quote) ? { ...object, quote: convert(quote, step) } : object);
-}
-
-function convertAny(value: unknown, step: (object: JsonObject) => JsonObject): unknown {
-  return isObject(value) ? convert(value, step) : value;
 }
 
 function isObject(value: unknown): value is JsonObject {
