@@ -184,26 +184,21 @@ const queryCanceled = '57014';
 function refusalOfThrown(error: unknown, path: string): Refusal {
   const status = error instanceof Error && 'status' in error ? error.status : undefined;
   if (isCorruptGzip(error)) return refuse('body_malformed', { expected: 'valid gzip' });
-  switch (status) {
-    case 400:
-      return refuse('body_malformed', { expected: 'a complete body of the announced length' });
-    case 413:
-      return refuse('body_too_large', { expected: `at most ${bodyLimitOf(path)} bytes` });
-    case 415:
-      return refuse('content_type_unsupported', {
-        param: 'Content-Encoding',
-        expected: 'gzip, or left out',
-      });
-    default:
-      if (isOutage(error)) {
-        // Not a 422: the filters or the database may be the cause, and only the same request can show which.
-        const hint = hasSqlState(error, queryCanceled)
-          ? 'The request took too long. Narrow a list by created, or send the request again.'
-          : 'Send the request again with the same idempotency key; without a key, check first whether it took effect.';
-        return refuse('service_unavailable', { hint });
-      }
-      return refuse('internal_error', { hint: 'The error is logged under the request_id.' });
+  if (status === 400)
+    return refuse('body_malformed', { expected: 'a complete body of the announced length' });
+  if (status === 413)
+    return refuse('body_too_large', { expected: `at most ${bodyLimitOf(path)} bytes` });
+  if (status === 415) {
+    const expected = 'gzip, or left out';
+    return refuse('content_type_unsupported', { param: 'Content-Encoding', expected });
   }
+  if (!isOutage(error))
+    return refuse('internal_error', { hint: 'The error is logged under the request_id.' });
+  // Not a 422: the filters or the database may be the cause, and only the same request can show which.
+  const hint = hasSqlState(error, queryCanceled)
+    ? 'The request took too long. Narrow a list by created, or send the request again.'
+    : 'Send the request again with the same idempotency key; without a key, check first whether it took effect.';
+  return refuse('service_unavailable', { hint });
 }
 
 /** Returns how much of a body was read before the error. zlib does not report how much it has inflated. */

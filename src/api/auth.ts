@@ -46,20 +46,16 @@ export function createAuthenticator(sql: Sql) {
   function read(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
     const next =
       nextReads.get(name) ??
-      reading(name, () => {
+      reading(name, async () => {
         nextReads.delete(name);
-        return readRow(name, hash);
+        const holder = await findKeyHolder(sql, hash);
+        if (validKeys.size >= maxRemembered) validKeys.clear();
+        if (holder?.isExpired === false) validKeys.add(name);
+        else validKeys.delete(name);
+        return holder ?? invalid;
       });
     nextReads.set(name, next);
     return next;
-  }
-
-  async function readRow(name: string, hash: Buffer): Promise<KeyHolder | Refusal> {
-    const holder = await findKeyHolder(sql, hash);
-    if (validKeys.size >= maxRemembered) validKeys.clear();
-    if (holder?.isExpired === false) validKeys.add(name);
-    else validKeys.delete(name);
-    return holder ?? invalid;
   }
 
   function takeFromQuota(network: string, keys: number): boolean {

@@ -10,12 +10,12 @@ import { type Keyring, openDetails } from '../db/personalData.js';
 import { findQuotes } from '../db/quotes.js';
 
 type Source = { readonly sql: Sql; readonly keyring: Keyring };
-/** Reads the objects that payouts reference by ID. The result is keyed by payout ID. */
+/** Reads the objects that payouts reference by ID. Returns a function that finds the one of a payout. */
 type Reader = (
   from: Source,
   accountId: string,
   payouts: readonly PayoutRow[],
-) => Promise<ReadonlyMap<string, JsonObject>>;
+) => Promise<(payout: PayoutRow) => JsonObject | undefined>;
 
 /**
  * Renders a beneficiary for its account. Throws for an erased one, which must be hidden like a deleted one.
@@ -36,12 +36,7 @@ function byId<Row>(
     const ids = [...new Set(payouts.flatMap((payout) => idOf(payout) ?? []))];
     const rows = ids.length === 0 ? [] : await find(sql, accountId, ids);
     const objects = new Map(rows.map(render).map((object) => [object.id, object]));
-    return new Map(
-      payouts.flatMap((payout) => {
-        const object = objects.get(idOf(payout) ?? '');
-        return object === undefined ? [] : [[payout.id, object] as const];
-      }),
-    );
+    return (payout) => objects.get(idOf(payout) ?? '');
   };
 }
 
@@ -54,7 +49,8 @@ const readers: { readonly [kind in Expandable]: Reader } = {
     const ids = payouts.map(({ id }) => id);
     const rows = await beneficiariesAsPaid(sql, accountId, ids);
     const readable = rows.filter(({ sealed }) => sealed !== null);
-    return new Map(readable.map((row) => [row.payoutId, shownBeneficiary(keyring, row)]));
+    const shown = new Map(readable.map((row) => [row.payoutId, shownBeneficiary(keyring, row)]));
+    return ({ id }) => shown.get(id);
   },
   quote: byId(({ quoteId }) => quoteId, findQuotes, quoteObject),
   batch: byId(({ batchId }) => batchId, findBatches, uncountedBatchObject),
@@ -72,12 +68,12 @@ export async function expandPayouts(
 ): Promise<readonly JsonObject[]> {
   if (rows.length === 0) return [];
   const read = async (kind: Expandable) => {
-    return { kind, objects: await readers[kind](from, accountId, rows) };
+    return { kind, objectOf: await readers[kind](from, accountId, rows) };
   };
   const kinds = await Promise.all([...new Set(expand)].map(read));
   return rows.map((row) => {
     const payout = payoutObject(row);
-    const named = kinds.map(({ kind, objects }) => [kind, objects.get(row.id) ?? payout[kind]]);
+    const named = kinds.map(({ kind, objectOf }) => [kind, objectOf(row) ?? payout[kind]]);
     return { ...payout, ...Object.fromEntries(named) };
   });
 }

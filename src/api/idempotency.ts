@@ -71,12 +71,12 @@ function digestible([name, value]: readonly [string, string]): string {
   return `${name}\0${value}\0`;
 }
 
-/** The object that a request's key is bound to: its own, or that of the first request with the key. */
-export type Bound = {
-  readonly objectId: string;
+/**
+ * The object that a request's key is bound to: its own, or that of the first request with the key. `refusal` is
+ * the final refusal of the first request, or null if there was none.
+ */
+export type Bound = Pick<KeyBinding, 'objectId' | 'refusal'> & {
   readonly isReplay: boolean;
-  /** The final refusal of the first request; null if there was none. */
-  readonly refusal: Refusal | null;
   /** Headers of every response to the request. */
   readonly headers: Readonly<Record<string, string>>;
 };
@@ -115,14 +115,9 @@ export async function bindRequest(
   const binding = { key: idempotencyKey, route, fingerprints, objectId, refusal: null };
   const [first] = await bindKeys(sql, account.id, [binding], retention);
   if (first === undefined) return fresh;
-  return (
-    differenceOf(first, binding) ?? {
-      objectId: first.objectId,
-      isReplay: true,
-      refusal: first.refusal,
-      headers: { 'Idempotent-Replayed': 'true' },
-    }
-  );
+  const { objectId: earlier, refusal } = first;
+  const headers = { 'Idempotent-Replayed': 'true' };
+  return differenceOf(first, binding) ?? { objectId: earlier, refusal, isReplay: true, headers };
 }
 
 /**

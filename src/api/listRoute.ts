@@ -7,11 +7,9 @@ import { isRefusal, type Refusal, refuse } from '../domain/refusal.js';
 import { notFound, type Route, type RouteWithParams, refused, route } from './route.js';
 
 /** The parameters of every list, as they are sent. */
-type PageParams = {
-  readonly limit: number;
+type PageParams = Pick<Page, 'limit' | 'created'> & {
   readonly starting_after?: string | undefined;
   readonly ending_before?: string | undefined;
-  readonly created?: Page['created'];
 };
 
 /** How a list is paged: whose rows it has, how a position is found and queried, and how a row is rendered. */

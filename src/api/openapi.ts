@@ -246,19 +246,15 @@ function headersOf(route: Route, has: { location?: boolean; retryAfter?: boolean
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-function subjectOf(type: WebhookType): string {
-  if (type === 'webhook_endpoint.challenge') return 'webhook_challenge';
-  const [subject = ''] = type.split('.');
-  return subject;
-}
-
 /** Describes a message as an endpoint receives it: Standard Webhooks 1.0. */
 function webhookOf(type: WebhookType, version: ApiVersion): JsonObject {
   const header = (name: string, description: string) =>
     ({ name, in: 'header', required: true, ...text(description) }) as const;
   const isProbe = probeTypes.some((probe) => probe === type);
   const message = { $ref: reference(isProbe ? 'webhook_probe' : 'webhook_message') };
-  const data = { $ref: reference(subjectOf(type)) };
+  const isChallenge = type === 'webhook_endpoint.challenge';
+  const subject = isChallenge ? 'webhook_challenge' : type.replace(/\..*/, '');
+  const data = { $ref: reference(subject) };
   const one = { allOf: [message, { properties: { type: { const: type }, data } }] };
   const schema = type === eventBatch ? { $ref: reference('webhook_batch') } : one;
   return {

@@ -11,17 +11,13 @@ import type { Route } from './route.js';
  */
 
 type Schema = z.core.JSONSchema.BaseSchema;
-type Properties = Readonly<Record<string, Schema>>;
 export type ParamsSchema = JsonObject & {
-  readonly properties: Properties;
+  readonly properties: Readonly<Record<string, Schema>>;
   readonly required: readonly string[];
 };
 
 /** The components of a version, and a function that returns the parameters of a route. */
-export type PublishedSchemas = {
-  readonly components: JsonObject;
-  readonly paramsOf: (route: Route) => ParamsSchema;
-};
+export type PublishedSchemas = ReturnType<typeof publishedSchemas>;
 
 export function reference(name: string): string {
   return `#/components/schemas/${name}`;
@@ -31,7 +27,7 @@ export const jsonName = ({ operationId }: Route) => `${operationId}_params`;
 export const formName = ({ operationId }: Route) => `${operationId}_form`;
 
 /** Builds every schema of the document: the objects of the version, and the bodies of the routes. */
-export function publishedSchemas(routes: readonly Route[], version: ApiVersion): PublishedSchemas {
+export function publishedSchemas(routes: readonly Route[], version: ApiVersion) {
   const named = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(objectsOf[version])) named.add(schema, { id });
   for (const [id, schema] of Object.entries(sharedParams)) named.add(schema, { id });

@@ -145,17 +145,12 @@ async function createBatch(
   request: ApiRequest,
   params: BatchParams,
 ): Promise<Answer> {
-  if (!params.validate_only) return record(deps, request, params);
-  // Which items are accepted reveals the balance to the cent.
-  if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
-  return { status: 200, body: await previewBatch(deps, request, params) };
-}
-
-async function record(
-  deps: ApiDeps,
-  request: ApiRequest,
-  { payouts, mode }: BatchParams,
-): Promise<Answer> {
+  if (params.validate_only) {
+    // Which items are accepted reveals the balance to the cent.
+    if (!request.scopes.includes('read')) return scopeMissing(request.scopes, ['read']);
+    return { status: 200, body: await previewBatch(deps, request, params) };
+  }
+  const { payouts, mode } = params;
   const id = newId('batch');
   const { id: accountId, mode: accountMode } = request.account;
   const keyed = await keyedItems(deps, request, payouts);

@@ -12,7 +12,7 @@ import {
 } from '../../db/beneficiaries.js';
 import { exactlyOne } from '../../db/client.js';
 import { newId } from '../../db/id.js';
-import { openDetails } from '../../db/personalData.js';
+import { type Keyring, openDetails } from '../../db/personalData.js';
 import { updateDetails, validateBeneficiary } from '../../domain/beneficiary.js';
 import { meaningOf, type Refusal, refuse } from '../../domain/refusal.js';
 import { type DecodedObject, flatten } from '../decoded.js';
@@ -47,6 +47,12 @@ const detailsOf = (decoded: DecodedObject) =>
     ...(Object.hasOwn(decoded, 'address') ? [['address', '']] : []),
     ...flatten(decoded),
   ]);
+
+/** How a route finds and renders the beneficiary that it has changed. */
+const shown = (keyring: Keyring) => ({
+  find: findBeneficiary,
+  render: (row: BeneficiaryRow) => shownBeneficiary(keyring, row),
+});
 
 const today = () => new Date().toISOString().slice(0, 10);
 
@@ -109,8 +115,7 @@ export const beneficiaryRoutes: readonly Route[] = [
           'country' in details
             ? insertBeneficiary(sql, keyring, { id, accountId, details })
             : keptRefusal(refusals),
-        find: findBeneficiary,
-        render: (row) => shownBeneficiary(keyring, row),
+        ...shown(keyring),
       });
       return withAll(answer, refusals);
     },
@@ -147,8 +152,7 @@ export const beneficiaryRoutes: readonly Route[] = [
           if (row.version < maxVersions) return updateBeneficiary(sql, keyring, row, updated);
           return refuse('limit_reached', { expected: `at most ${maxVersions} versions` });
         },
-        find: findBeneficiary,
-        render: (row) => shownBeneficiary(keyring, row),
+        ...shown(keyring),
       });
       return withAll(answer, refusals);
     },
@@ -187,10 +191,6 @@ export const beneficiaryRoutes: readonly Route[] = [
     operationId: 'deleteBeneficiary',
     summary: 'Delete a beneficiary. Accepted payouts to it are still sent.',
     answers: { 200: 'beneficiary' },
-    handle: (deps, request) =>
-      changeOnce(deps, request, deleteBeneficiary, {
-        find: findBeneficiary,
-        render: (row) => shownBeneficiary(deps.keyring, row),
-      }),
+    handle: (deps, request) => changeOnce(deps, request, deleteBeneficiary, shown(deps.keyring)),
   },
 ];
