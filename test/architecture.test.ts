@@ -58,8 +58,9 @@ const source = new Map([
  * - 257: operators who sign in with their company's provider
  * - 42: books that stay readable despite a bad day, sum or payout
  * - 40: purges, redeliveries, sign-ins, statements and request bodies that attacks found wrong
+ * Removed since: 524, rules, types and messages that were stated twice.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_454 };
+const limits = { linesPerFile: 450, linesOfCode: 20_930 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */
