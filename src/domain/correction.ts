@@ -12,13 +12,14 @@ import {
 import { max, writtenSum } from './money.js';
 import type { Correction } from './operator.js';
 
-/** Kinds of entry that may be reversed. Holds follow the payout's state; a wrong correction needs another. */
+/** Kinds of entry that may be reversed. Holds follow the payout's state; a reversal stays. */
 const reversible: readonly EntryKind[] = [
   'settle',
   'return',
   'late_payment',
   'late_return',
   'suspense_clear',
+  'correction',
 ];
 
 /** Maximum number of postings: an entry holds at most 16 transfers, and n postings need at most n - 1. */
@@ -65,7 +66,8 @@ function entryOf(
       if (entry?.kind === 'settle' && isReturned) {
         return 'The customer already has the returned amount: reverse the return first.';
       }
-      return entry !== undefined && reversible.includes(entry.kind) && !isReversed(entry)
+      const mayReverse = entry !== undefined && reversible.includes(entry.kind);
+      return mayReverse && entry.reverses === undefined && !isReversed(entry)
         ? reversalOf(entry)
         : `${correction.entry} is not an entry of this payout that can be reversed, or has been reversed already.`;
     }

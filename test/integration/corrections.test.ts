@@ -334,6 +334,23 @@ describe('a correction', () => {
     expect(await balancesOf(id)).toEqual({});
   });
 
+  it('that was a mistake is reversed, and the bank and the ledger agree again', async () => {
+    const payer = await openPayer(system);
+    const id = await payer.send('an ordinary payout');
+    await untilStatus(payer.client, id, 'settled');
+    const paid = async () => {
+      const rows = await system.database<{ direction: string; minor: bigint }[]>`
+        select direction, sum(amount_minor)::bigint as minor from ledger_movements
+         where payout_id = ${id} group by direction having sum(amount_minor) <> 0`;
+      return rows.map(({ direction, minor }) => [direction, minor]);
+    };
+    const before = await paid();
+    await byTwo(cli, id, 'correct', { postings: 'rail_settlement:EUR:0.01,losses:EUR:-0.01' });
+    expect(await paid()).not.toEqual(before);
+    await byTwo(cli, id, 'reverse', { entry: await entryOf(id, 'correction') });
+    expect(await paid()).toEqual(before);
+  });
+
   it('books a second return, and each of several commands once', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');

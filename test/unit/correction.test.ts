@@ -163,6 +163,13 @@ describe('a correction is refused', () => {
     expect(shown(clear('customer'), post(...paidLate, back))).toContain('Only 852.00 EUR');
   });
 
+  test('when it reverses a reversal', () => {
+    const reversal = correctionOf(reverse('2'), amounts, settled);
+    if (typeof reversal === 'string') throw new Error(reversal);
+    const id = String(settled.length + 1);
+    expect(shown(reverse(id), post(...settled, reversal))).toContain(`${id} is not an entry`);
+  });
+
   test('when it reverses an entry twice, or a late payment that is cleared', () => {
     const reversal = correctionOf(reverse('2'), amounts, settled);
     if (typeof reversal === 'string') throw new Error(reversal);
