@@ -12,15 +12,8 @@ import {
 import { max, writtenSum } from './money.js';
 import type { Correction } from './operator.js';
 
-/** Kinds of entry that may be reversed. Holds follow the payout's state; a reversal stays. */
-const reversible: readonly EntryKind[] = [
-  'settle',
-  'return',
-  'late_payment',
-  'late_return',
-  'suspense_clear',
-  'correction',
-];
+/** Entries of a payout that are not reversed: holds follow its state. Nor is an entry that reverses another. */
+const ofHolds: readonly EntryKind[] = ['accept', 'release'];
 
 /** Maximum number of postings: an entry holds at most 16 transfers, and n postings need at most n - 1. */
 const mostPostings = 16;
@@ -66,7 +59,7 @@ function entryOf(
       if (entry?.kind === 'settle' && isReturned) {
         return 'The customer already has the returned amount: reverse the return first.';
       }
-      const mayReverse = entry !== undefined && reversible.includes(entry.kind);
+      const mayReverse = entry !== undefined && !ofHolds.includes(entry.kind);
       return mayReverse && entry.reverses === undefined && !isReversed(entry)
         ? reversalOf(entry)
         : `${correction.entry} is not an entry of this payout that can be reversed, or has been reversed already.`;
