@@ -33,9 +33,9 @@ function isOpen({ command }: OperatorActionRow, row: PayoutRow, entries: readonl
  */
 export async function showPayout(call: Call): Promise<void> {
   const view = await viewOf(call, requiredId('payout', call));
-  // Only payouts that are not finished have pending activities, so the others need no call to Temporal.
-  const isOver = isFinal(view.payout.status) && view.payout.attentionReason === null;
-  const attempts = async () => (isOver ? [] : attemptsOf(call, view.payout.driver));
+  // The workflow of a final payout has ended, and that of a parked one waits for a command: neither attempts anything.
+  const isAtRest = isFinal(view.payout.status) || view.payout.attentionReason !== null;
+  const attempts = async () => (isAtRest ? [] : attemptsOf(call, view.payout.driver));
   if (call.isJson) return printJson({ ...view, attempts: await attempts() });
   for (const line of linesOf(view)) console.log(line);
   for (const line of part('In progress', await attempts())) console.log(line);

@@ -1,7 +1,7 @@
 import { longTransaction } from '../db/client.js';
 import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
-import { listBreaks, movementTotals } from '../db/statements.js';
+import { lastStatements, listBreaks, movementTotals } from '../db/statements.js';
 import { isCurrency, writtenMinor } from '../domain/money.js';
 import { statedSum } from '../domain/payout.js';
 import { printJson } from './table.js';
@@ -19,7 +19,8 @@ const comparisonLimitMs = 10 * 60_000;
  * from the sum of their postings, and orphaned rows. True if there is no break.
  */
 export async function reconcile({ database, isJson }: Call): Promise<boolean> {
-  const [movements, sums, breaks, balances, orphans] = await Promise.all([
+  const [statements, movements, sums, breaks, balances, orphans] = await Promise.all([
+    lastStatements(database),
     longTransaction(database, comparisonLimitMs, movementTotals),
     longTransaction(database, comparisonLimitMs, sumPostings),
     longTransaction(database, comparisonLimitMs, (sql) => listBreaks(sql, listLimit)),
@@ -29,9 +30,11 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   const uneven = sums.filter(({ sumMinor }) => sumMinor !== 0n);
   const count = breaks.length + uneven.length + balances.length + orphans.length;
   if (isJson) {
-    printJson({ movements, sums, breaks, balances, orphans });
+    printJson({ statements, movements, sums, breaks, balances, orphans });
     return count === 0;
   }
+  if (statements.length === 0) console.log('No statement is closed, so no payment is compared.');
+  for (const { rail, day } of statements) console.log(`${rail}: last closed statement of ${day}`);
   for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
     // The currency code comes from the bank and may not exist.
     const sum = (minor: bigint) => (isCurrency(currency) ? writtenMinor(minor, currency) : minor);

@@ -91,6 +91,10 @@ export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evid
   return exactlyOne(row);
 }
 
+/** Returns the last closed statement of each rail. Payments since then are not fully compared yet. */
+export const lastStatements = (sql: Sql) => sql<{ rail: string; day: string }[]>`
+  select rail, max(statement_date)::text as day from statements group by rail order by rail`;
+
 /** Returns differences between the bank's statements and the ledger, oldest first. */
 export async function listBreaks(sql: Sql, limit: number): Promise<readonly Break[]> {
   return sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;

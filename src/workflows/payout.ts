@@ -122,7 +122,7 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
   } else if (isTooLong() && !isOver(snapshot)) {
     await goOnInNewRun(run);
   } else if (snapshot.attention !== null) {
-    await waitForAPerson(run, snapshot.attention);
+    await waitForOperator(run, snapshot.attention);
   } else if (snapshot.status === 'pending') {
     await accept(run);
   } else if (snapshot.status === 'processing') {
@@ -254,7 +254,7 @@ async function park(run: PayoutRun, reason: AttentionReason, detail: string): Pr
 }
 
 /** Makes the payout searchable by its attention reason, and waits for a command or an event. */
-async function waitForAPerson(run: PayoutRun, attention: Attention): Promise<void> {
+async function waitForOperator(run: PayoutRun, attention: Attention): Promise<void> {
   if (run.shownAttention !== attention.reason) {
     run.shownAttention = attention.reason;
     upsertSearchAttributes([

@@ -1,6 +1,6 @@
 -- Why: a mistaken correction could only be undone by another one. The opposite of one that moved
 -- rail_settlement counts as money that came back, which the bank's statement shows as a line of its own, so
--- the difference between the bank and the ledger stayed for ever. Two people may reverse such a
+-- the difference between the bank and the ledger stayed. Two people may reverse such a
 -- correction now, as any other entry; a reversal itself is not reversed.
 create or replace function agreed_postings(of_payout text, agreed jsonb)
 returns table (account text, currency text, amount bigint) language sql stable
