@@ -25,6 +25,7 @@ function referenceOf(index: number, spreadS: number): string {
 /** A batch on a separate account, with a receiver for all of its events. */
 export type OrderedBatch = {
   readonly id: string;
+  readonly accountId: string;
   readonly receiver: Receiver;
   /** Resolves when items have this status; rejects if the batch is over first. */
   readonly untilSome: (status: PayoutStatus) => Promise<void>;
@@ -86,6 +87,7 @@ export async function startOrderedBatch(
 
   return {
     id,
+    accountId: account.id,
     receiver,
     untilSome: async (wanted) => {
       await eventually(`${id} has items that are ${wanted}`, 60_000, () =>
