@@ -228,7 +228,8 @@ class JsonReader {
       const value: string = JSON.parse(this.text.slice(this.at, end + 1));
       this.at = end + 1;
       return value;
-    } catch {
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
       throw this.unreadable('a string with valid escapes');
     }
   }

@@ -21,8 +21,7 @@ const limitMs = 5 * 60_000;
 export async function showArrivals({ database, isJson, flags }: Call): Promise<void> {
   const days = countOf('days', flags['days'] ?? '30', 'a number of days', [1, mostDays]);
   const lines = new Map<string, readonly [number, number, number]>();
-  const groups = await longTransaction(database, limitMs, (sql) => listArrivals(sql, days));
-  for (const group of groups) {
+  for (const group of await longTransaction(database, limitMs, (sql) => listArrivals(sql, days))) {
     const { sourceCurrency, destinationCurrency, acceptedAt, endedAt, payouts } = group;
     const estimate = estimatedArrival(sourceCurrency, destinationCurrency, acceptedAt) ?? endedAt;
     const lateMs = Math.max(0, endedAt.getTime() - estimate.getTime());

@@ -66,8 +66,6 @@ async function migrateForLogins({ database }: Call): Promise<void> {
 }
 
 /** Returns a command's function. payouts.ts lists the commands that change a payout. */
-export async function databaseCommandOf(
-  name: string,
-): Promise<((call: Call) => Promise<unknown>) | undefined> {
+export async function databaseCommandOf(name: string) {
   return databaseCommands[name] ?? (await import('./payouts.js')).payoutCommands[name];
 }

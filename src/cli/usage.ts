@@ -58,8 +58,7 @@ const timeForm = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d
 /** Parses a flag as a future time with a time zone. */
 export function futureTime(flags: Flags, name: string): Date {
   const text = flags[name] ?? '';
-  const day = timeForm.exec(text)?.[1] ?? '';
-  const time = new Date(isDay(day) ? text : Number.NaN);
+  const time = new Date(isDay(timeForm.exec(text)?.[1] ?? '') ? text : Number.NaN);
   // NaN is greater than no number, so an invalid time is refused as well.
   if (time.getTime() > Date.now()) return time;
   throw new UsageError(`--${name} expects a time in the future, such as 2027-01-31T12:00:00Z.`);

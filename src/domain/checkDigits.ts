@@ -147,9 +147,10 @@ export function isNuban(bankCode: string, account: string): boolean {
 }
 
 // New Zealand's Inland Revenue publishes the checksum algorithms of banks: the weights of the 16 digits,
-// the divisor of the sum, and whether the digits of each product are added first. The table has them by the
-// first two digits of a bank. The usual banks share an algorithm, which has other weights for high accounts.
-const bankSums = new Map(Object.entries(newZealandSums));
+// the divisor of the sum, and whether the digits of each product are added first. The other banks are named by
+// their first two digits; the usual ones share an algorithm, which has other weights for high accounts.
+const algorithms = new Map(Object.entries(newZealandSums.algorithms));
+const otherBanks = new Map(Object.entries(newZealandSums.banks));
 const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
 
 /**
@@ -158,7 +159,8 @@ const usualBanks = /^(?:0[12346]|1\d|2[0-4]|27|30|35|38)/;
  */
 function isNewZealandAccount(digits: string): boolean {
   const usual = digits.slice(6, 13) >= '0990000' ? 'high' : 'usual';
-  const algorithm = bankSums.get(usualBanks.test(digits) ? usual : digits.slice(0, 2));
+  const name = usualBanks.test(digits) ? usual : otherBanks.get(digits.slice(0, 2));
+  const algorithm = algorithms.get(name ?? '');
   if (algorithm === undefined) return true;
   const { weights, divisor, addsDigits } = algorithm;
   // A two-digit suffix equals a three-digit suffix with a leading zero.
