@@ -1,5 +1,7 @@
+import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { findPayoutById } from '../../src/db/payouts.js';
+import { eventually } from '../assertions/eventually.js';
 import { untilStatus } from '../fixtures/client.js';
 import { journalOf, openPayer, type Payer } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
@@ -14,20 +16,28 @@ beforeAll(async () => {
 });
 afterAll(() => system.stop());
 
+/** Waits for it: the task that sends a payout completes after the row has the status `sent`. */
+async function firstCompletedTask(handle: WorkflowHandle) {
+  return eventually('the first workflow task has completed', 20_000, async () => {
+    const { events } = await handle.fetchHistory();
+    const first = events?.find((event) => event.workflowTaskCompletedEventAttributes);
+    return first?.eventId ?? undefined;
+  });
+}
+
 it('a workflow that is reset in the Temporal UI goes on from the row and sends nothing again', async () => {
   const id = await payer.send('simulate: delay 3s');
   await untilStatus(payer.client, id, 'sent');
   const { temporal } = system;
   const handle = temporal.workflow.getHandle(id);
   const { runId } = await handle.describe();
-  const { events = [] } = await handle.fetchHistory();
-  const first = events?.find((event) => event.workflowTaskCompletedEventAttributes);
+  const first = await firstCompletedTask(handle);
   const reset = await temporal.workflowService.resetWorkflowExecution({
     namespace: 'default',
     workflowExecution: { workflowId: id, runId },
     reason: 'an operator presses Reset',
     requestId: `reset-${id}`,
-    ...(first?.eventId ? { workflowTaskFinishEventId: first.eventId } : {}),
+    workflowTaskFinishEventId: first,
   });
   expect(reset.runId).not.toBe(runId);
 
