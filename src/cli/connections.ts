@@ -6,6 +6,7 @@ import {
   type Environment,
   readOperatorConfig,
   readOperatorTemporalConfig,
+  type TemporalConfig,
 } from '../config.js';
 import { connectDatabase } from '../db/client.js';
 import { isWellFormedOperatorKey, operatorOf } from '../db/operators.js';
@@ -33,12 +34,14 @@ export async function withConnections<T>(
   const config = readOperatorConfig(process.env, stack.settings);
   const { DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: operatorKey } = config;
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
+  const temporalConfig = () => readOperatorTemporalConfig(process.env, stack.settings);
   try {
     const { TEMPORAL_UI_URL: ui, TEMPORAL_NAMESPACE: namespace = 'default' } = env;
     return await work({
       database,
       operatorKey,
-      withTemporal: (work) => withTemporal(stack.settings, work),
+      temporalConfig,
+      withTemporal: (work) => withTemporal(temporalConfig(), work),
       temporalUi: ui ? `${ui}/namespaces/${namespace}` : undefined,
       environment: env,
       directory: stack.isRunning ? directory : undefined,
@@ -66,12 +69,12 @@ export async function authenticate(call: Pick<Call, 'database' | 'operatorKey'>)
 }
 
 async function withTemporal<T>(
-  stack: Environment,
+  config: TemporalConfig,
   work: (temporal: Client) => Promise<T>,
 ): Promise<T> {
   // Loaded lazily: importing Temporal's client takes longer than most commands run, and most do not need it.
   const { connectTemporal, refusalOf } = await import('../temporal/client.js');
-  const temporal = connectTemporal(readOperatorTemporalConfig(process.env, stack));
+  const temporal = connectTemporal(config);
   try {
     const refusal = await refusalOf(temporal);
     if (refusal !== undefined) throw new ConfigError(refusal);

@@ -29,7 +29,7 @@ function isOpen({ command }: OperatorActionRow, row: PayoutRow, entries: readonl
 
 /**
  * Shows a payout with its full history, what it waits for and which commands would be accepted. The attempts in
- * progress come last: loading Temporal's client takes longer than all else, and Temporal may not answer.
+ * progress come last, because Temporal may not answer.
  */
 export async function showPayout(call: Call): Promise<void> {
   const view = await viewOf(call, requiredId('payout', call));
@@ -70,10 +70,11 @@ async function viewOf(call: Call, id: string) {
 }
 
 /** Returns a workflow's pending activities, or a line saying that Temporal cannot report them. */
-export async function attemptsOf({ withTemporal }: Call, workflowId: string) {
+export async function attemptsOf({ temporalConfig }: Call, workflowId: string) {
   try {
-    const { pendingActivities } = await import('../temporal/workflowCalls.js');
-    return await withTemporal((temporal) => pendingActivities(temporal, workflowId));
+    // Loaded lazily, since most payouts that are shown are final.
+    const { pendingActivities } = await import('../temporal/pendingActivities.js');
+    return await pendingActivities(temporalConfig(), workflowId);
   } catch (error) {
     return [error instanceof Error ? `Attempts unknown: ${error.message}` : String(error)];
   }

@@ -1,5 +1,5 @@
 import type { Client } from '@temporalio/client';
-import type { Environment } from '../config.js';
+import type { Environment, TemporalConfig } from '../config.js';
 import type { Database } from '../db/client.js';
 import { isDay } from '../domain/day.js';
 import { expectedLine, isPlainLine, type Signature } from '../domain/operator.js';
@@ -20,6 +20,8 @@ export type Flags = Readonly<Record<string, string | undefined>>;
 /** A command as it was typed, with its connections. `id` is empty if none was typed. */
 export type Call = {
   readonly database: Database;
+  /** Throws a `ConfigError` if the connection to Temporal is not configured. */
+  readonly temporalConfig: () => TemporalConfig;
   readonly withTemporal: <T>(work: (temporal: Client) => Promise<T>) => Promise<T>;
   /** Authenticates the caller; empty if none is configured. The database looks up its operator. */
   readonly operatorKey: string;

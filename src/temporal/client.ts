@@ -1,4 +1,3 @@
-import { X509Certificate } from 'node:crypto';
 import {
   Client,
   type ClientOptions,
@@ -7,7 +6,7 @@ import {
   makeGrpcRetryInterceptor,
 } from '@temporalio/client';
 import type { TemporalConfig } from '../config.js';
-import { show } from '../metrics.js';
+import { connectionOptions } from './connection.js';
 import { encryptingCodec } from './encryption.js';
 
 /**
@@ -22,25 +21,6 @@ const mostAttempts = 200;
 
 /** A healthy server answers in milliseconds; if it does not answer, the calls that follow fail and say so. */
 const answerLimitMs = 3_000;
-
-/** The connection options shared by clients and workers. */
-export function connectionOptions(options: TemporalConfig) {
-  const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
-  const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
-  const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
-  const certificates = { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt };
-  for (const [certificate, pem] of Object.entries(certificates)) {
-    if (pem === undefined) continue;
-    const endMs = Date.parse(new X509Certificate(pem).validTo);
-    show('certificate_end_timestamp_seconds', { certificate }, endMs / 1000);
-  }
-  const tls = {
-    ...(ca && { serverRootCACertificate: Buffer.from(ca) }),
-    ...(name && { serverNameOverride: name }),
-    ...(crt && key && { clientCertPair: { crt: Buffer.from(crt), key: Buffer.from(key) } }),
-  };
-  return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
-}
 
 /** The converter with which clients and workers turn values into payloads. */
 export const dataConverterOf = ({ TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConfig) => ({

@@ -131,25 +131,6 @@ export async function runUpdate(
   );
 }
 
-/** Timeout of describing a workflow. Short: a person waits, and the rest comes from the database. */
-const describeLimitMs = 2_000;
-
-/** Returns a line for each pending activity: its attempt, why the last one failed, when the next is due. */
-export async function pendingActivities(
-  client: Client,
-  workflowId: string,
-): Promise<readonly string[]> {
-  const handle = client.workflow.getHandle(workflowId);
-  const { raw } = await within(client, describeLimitMs, () => handle.describe());
-  return (raw.pendingActivities ?? []).map((pending) => {
-    const { activityType, attempt, lastFailure, scheduledTime } = pending;
-    const last = lastFailure?.message ? `, after: ${lastFailure.message}` : '';
-    const nextMs = Number(scheduledTime?.seconds ?? 0) * 1_000;
-    const next = nextMs > Date.now() ? `, next at ${new Date(nextMs).toISOString()}` : '';
-    return `${activityType?.name}: attempt ${attempt}${last}${next}`;
-  });
-}
-
 /** Makes sure that the payout's workflow is running and reads its row again. */
 export function wakePayout(client: Client, payout: WakeablePayout): Promise<void> {
   return wake(client, 'payout', startOptions(payout));

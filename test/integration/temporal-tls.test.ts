@@ -1,11 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
-import { createSecureServer } from 'node:http2';
+import { createSecureServer, type ServerHttp2Stream } from 'node:http2';
 import { join } from 'node:path';
+import { defaultPayloadConverter as converter } from '@temporalio/common';
+import proto from '@temporalio/proto';
 import { NativeConnection } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readOperatorTemporalConfig } from '../../src/config.js';
-import { connectionOptions, connectTemporal, refusalOf } from '../../src/temporal/client.js';
+import { connectTemporal, refusalOf } from '../../src/temporal/client.js';
+import { connectionOptions } from '../../src/temporal/connection.js';
+import { encryptingCodec } from '../../src/temporal/encryption.js';
+import { failureConverter } from '../../src/temporal/failureConverter.js';
+import { pendingActivities } from '../../src/temporal/pendingActivities.js';
 import { openTlsLine, type TlsLine } from '../fakes/tlsLine.js';
 import { makeCertificates } from '../fixtures/certificates.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
@@ -54,6 +60,13 @@ async function refusalWith(env: Readonly<Record<string, string>>) {
   }
 }
 
+/** Calls the server as `corridor payouts show` does, about a workflow that does not exist. */
+async function byShow(env: Readonly<Record<string, string>>) {
+  const config = readOperatorTemporalConfig(env);
+  await expect(pendingActivities(config, 'po_none')).rejects.toThrow('5 NOT_FOUND');
+  return 'let in';
+}
+
 /** Calls the server with a worker's connection. */
 async function byWorker(env: Readonly<Record<string, string>>) {
   const config = readOperatorTemporalConfig(env);
@@ -62,9 +75,21 @@ async function byWorker(env: Readonly<Record<string, string>>) {
   return 'let in';
 }
 
+/** Starts a server with TLS that answers every gRPC call with `answer`. */
+async function openGrpc(answer: (stream: ServerHttp2Stream, authorization?: string) => void) {
+  const { cert, key } = certificates.server;
+  const server = createSecureServer({ cert: readFileSync(cert), key: readFileSync(key) });
+  server.on('stream', (stream, { authorization }) => answer(stream, authorization));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const bound = server.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+  return { address: `127.0.0.1:${port}`, close: () => server.close() };
+}
+
 describe('a connection to Temporal with TLS', () => {
   it.each([
     ['a client', byClient],
+    ['a command that shows a payout', byShow],
     ['a worker', byWorker],
   ])('of %s is accepted with its certificate, and not without', async (_, connect) => {
     const before = line.count();
@@ -85,6 +110,7 @@ describe('a connection to Temporal with TLS', () => {
   it('checks the certificate against the configured name', async () => {
     const named = { ...settings, TEMPORAL_TLS_SERVER_NAME: 'temporal.internal' };
     expect(await byClient(named)).toBe('let in');
+    expect(await byShow(named)).toBe('let in');
     expect(await byWorker(named)).toBe('let in');
   });
 
@@ -97,26 +123,21 @@ describe('a connection to Temporal with TLS', () => {
 
   it('sends the API key over TLS only, and reports when the server refuses it', async () => {
     const seen: unknown[] = [];
-    const { server: own } = certificates;
-    const server = createSecureServer({
-      cert: readFileSync(own.cert),
-      key: readFileSync(own.key),
-    }).on('stream', (stream, headers) => {
-      seen.push(headers.authorization);
+    const server = await openGrpc((stream, authorization) => {
+      seen.push(authorization);
       stream.respond(
         { ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '16' },
         { endStream: true },
       );
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const address = server.address();
-    const port = typeof address === 'object' && address !== null ? address.port : 0;
     try {
       const env = {
-        TEMPORAL_ADDRESS: `127.0.0.1:${port}`,
+        TEMPORAL_ADDRESS: server.address,
         TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
         TEMPORAL_API_KEY: 'a-key-of-the-tests',
       };
+      const show = pendingActivities(readOperatorTemporalConfig(env), 'po_1');
+      await expect(show).rejects.toThrow('16 UNAUTHENTICATED');
       expect(await refusalWith(env)).toContain('TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected');
       expect(new Set(seen)).toEqual(new Set(['Bearer a-key-of-the-tests']));
       expect(() => readOperatorTemporalConfig({ ...env, TEMPORAL_TLS: 'false' })).toThrow(
@@ -125,6 +146,87 @@ describe('a connection to Temporal with TLS', () => {
     } finally {
       server.close();
     }
+  });
+});
+
+describe('the attempts in progress', () => {
+  const keys = [`2026-11:${'a1'.repeat(32)}`];
+  const { DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse } =
+    proto.temporal.api.workflowservice.v1;
+  const { Timestamp } = proto.google.protobuf;
+
+  /** The lines that `show` prints of a server's response, and the request that it sent. */
+  async function shownOf(
+    response: Parameters<typeof DescribeWorkflowExecutionResponse.encode>[0],
+    env: Readonly<Record<string, string>> = {},
+  ) {
+    const message = Buffer.from(DescribeWorkflowExecutionResponse.encode(response).finish());
+    const sent: Buffer[] = [];
+    const server = await openGrpc((stream) => {
+      stream.on('data', (part: Buffer) => sent.push(part));
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+      stream.respond(
+        { ':status': 200, 'content-type': 'application/grpc' },
+        { waitForTrailers: true },
+      );
+      const frame = Buffer.alloc(5);
+      frame.writeUInt32BE(message.length, 1);
+      stream.on('end', () => stream.end(Buffer.concat([frame, message])));
+    });
+    try {
+      const lines = await pendingActivities(
+        readOperatorTemporalConfig({
+          TEMPORAL_ADDRESS: server.address,
+          TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+          TEMPORAL_NAMESPACE: 'payments',
+          ...env,
+        }),
+        'po_1',
+      );
+      return {
+        lines,
+        sent: DescribeWorkflowExecutionRequest.decode(Buffer.concat(sent).subarray(5)),
+      };
+    } finally {
+      server.close();
+    }
+  }
+
+  it('are read from the messages that Temporal documents', async () => {
+    const response = {
+      workflowExecutionInfo: { status: 1, taskQueue: 'payouts' },
+      pendingActivities: [
+        {
+          activityId: '3',
+          activityType: { name: 'submitPayouts' },
+          attempt: 4,
+          scheduledTime: Timestamp.fromObject({ seconds: 4_102_444_800 }),
+          lastFailure: { message: 'the rail answered 503', cause: { message: 'inner' } },
+        },
+        { activityType: { name: 'applyEvents' }, attempt: 1 },
+      ],
+    };
+    const { lines, sent } = await shownOf(response);
+    expect(lines).toEqual([
+      'submitPayouts: attempt 4, after: the rail answered 503, next at 2100-01-01T00:00:00.000Z',
+      'applyEvents: attempt 1',
+    ]);
+    expect(sent).toMatchObject({ namespace: 'payments', execution: { workflowId: 'po_1' } });
+    expect((await shownOf({})).lines).toEqual([]);
+  });
+
+  it('show the message of an encrypted failure to an operator who has the key', async () => {
+    const failure = failureConverter.errorToFailure(new Error('the rail answered 503'), converter);
+    const [encodedAttributes] = await encryptingCodec(keys).encode([
+      failure.encodedAttributes ?? {},
+    ]);
+    const lastFailure = { ...failure, ...(encodedAttributes && { encodedAttributes }) };
+    const activity = { activityType: { name: 'submitPayouts' }, attempt: 2, lastFailure };
+    const response = { pendingActivities: [activity] };
+    const withKeys = { TEMPORAL_ENCRYPTION_KEYS: keys.join(' ') };
+    const line = 'submitPayouts: attempt 2, after: ';
+    expect((await shownOf(response, withKeys)).lines).toEqual([`${line}the rail answered 503`]);
+    expect((await shownOf(response)).lines).toEqual([`${line}Encoded failure`]);
   });
 });
 

@@ -1,0 +1,22 @@
+import { X509Certificate } from 'node:crypto';
+import type { TemporalConfig } from '../config.js';
+import { show } from '../metrics.js';
+
+/** Returns the connection options that clients and workers share. */
+export function connectionOptions(options: TemporalConfig) {
+  const { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt, TEMPORAL_TLS_KEY: key } = options;
+  const { TEMPORAL_TLS_SERVER_NAME: name, TEMPORAL_API_KEY: apiKey } = options;
+  const isTls = options.TEMPORAL_TLS ?? (ca ?? crt ?? name ?? apiKey) !== undefined;
+  const certificates = { TEMPORAL_TLS_CA: ca, TEMPORAL_TLS_CERT: crt };
+  for (const [certificate, pem] of Object.entries(certificates)) {
+    if (pem === undefined) continue;
+    const endMs = Date.parse(new X509Certificate(pem).validTo);
+    show('certificate_end_timestamp_seconds', { certificate }, endMs / 1000);
+  }
+  const tls = {
+    ...(ca && { serverRootCACertificate: Buffer.from(ca) }),
+    ...(name && { serverNameOverride: name }),
+    ...(crt && key && { clientCertPair: { crt: Buffer.from(crt), key: Buffer.from(key) } }),
+  };
+  return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
+}
