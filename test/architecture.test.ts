@@ -58,10 +58,10 @@ const source = new Map([
  * - 257: operators who sign in with their company's provider
  * - 42: books that stay readable despite a bad day, sum or payout
  * - 40: purges, redeliveries, sign-ins, statements and request bodies that attacks found wrong
- * - 62: attempts in progress, shown without loading Temporal's client
+ * - 84: attempts in progress, shown without loading Temporal's client
  * Removed since: 524, rules, types and messages that were stated twice.
  */
-const limits = { linesPerFile: 450, linesOfCode: 20_992 };
+const limits = { linesPerFile: 450, linesOfCode: 21_014 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */

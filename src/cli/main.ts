@@ -8,4 +8,7 @@ enableCompileCache(`${import.meta.dirname}/../../../node_modules/.cache/corridor
 // Bundled commands load faster; those of the local stack are not bundled.
 const isLocal = process.argv.some((arg) => ['start', 'demo', 'listen', 'rehearse'].includes(arg));
 const { runCommand } = await (isLocal ? import('./run.js') : import('./bundle.js'));
-process.exitCode = await runCommand(process.argv.slice(2));
+const exitCode = await runCommand(process.argv.slice(2));
+// A server that accepts connections but does not answer would keep the process alive for minutes.
+if (isLocal) process.exitCode = exitCode;
+else process.stdout.write('', () => process.exit(exitCode));

@@ -70,15 +70,22 @@ async function viewOf(call: Call, id: string) {
 }
 
 /** Returns a workflow's pending activities, or a line saying that Temporal cannot report them. */
-export async function attemptsOf({ temporalConfig }: Call, workflowId: string) {
+export async function attemptsOf(
+  { temporalConfig }: Pick<Call, 'temporalConfig'>,
+  workflowId: string,
+) {
   try {
-    // Loaded lazily, since most payouts that are shown are final.
+    // Loaded lazily: only an open payout or batch needs it.
     const { pendingActivities } = await import('../temporal/pendingActivities.js');
-    return await pendingActivities(temporalConfig(), workflowId);
+    const lines = await pendingActivities(temporalConfig(), workflowId);
+    return lines.map(plain);
   } catch (error) {
-    return [error instanceof Error ? `Attempts unknown: ${error.message}` : String(error)];
+    return [plain(`Attempts unknown: ${error instanceof Error ? error.message : String(error)}`)];
   }
 }
+
+/** Replaces control characters, which could fake other lines of the output. */
+const plain = (line: string) => line.replace(/\p{C}/gu, '?');
 
 /** Returns the command with which another operator approves a proposal. */
 export function approvalOf(id: string, action: string, operator: string): Offer {

@@ -20,7 +20,7 @@ export type Flags = Readonly<Record<string, string | undefined>>;
 /** A command as it was typed, with its connections. `id` is empty if none was typed. */
 export type Call = {
   readonly database: Database;
-  /** Throws a `ConfigError` if the connection to Temporal is not configured. */
+  /** Throws a `ConfigError` if the connection to Temporal is not configured correctly. */
   readonly temporalConfig: () => TemporalConfig;
   readonly withTemporal: <T>(work: (temporal: Client) => Promise<T>) => Promise<T>;
   /** Authenticates the caller; empty if none is configured. The database looks up its operator. */

@@ -6,7 +6,7 @@ import {
   makeGrpcRetryInterceptor,
 } from '@temporalio/client';
 import type { TemporalConfig } from '../config.js';
-import { connectionOptions } from './connection.js';
+import { connectionOptions, refusalIn } from './connection.js';
 import { encryptingCodec } from './encryption.js';
 
 /**
@@ -66,12 +66,6 @@ export async function refusalOf({ connection, options }: Client): Promise<string
     );
     return undefined;
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    // 5 is NOT_FOUND, 7 PERMISSION_DENIED and 16 UNAUTHENTICATED.
-    if (code === 5)
-      return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
-    if (code === 7 || code === 16)
-      return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected one that the server admits to ${namespace}`;
-    return undefined;
+    return refusalIn(error, namespace);
   }
 }

@@ -20,3 +20,13 @@ export function connectionOptions(options: TemporalConfig) {
   };
   return { address: options.TEMPORAL_ADDRESS, tls: isTls && tls, ...(apiKey && { apiKey }) };
 }
+
+/** Returns why a call was refused, with the name of the variable. Undefined if it failed for another reason. */
+export function refusalIn(error: unknown, namespace: string): string | undefined {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  // 5 is NOT_FOUND, 7 PERMISSION_DENIED and 16 UNAUTHENTICATED.
+  if (code === 5) return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
+  if (code === 7 || code === 16)
+    return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected one that the server admits to ${namespace}`;
+  return undefined;
+}

@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { Payload, PayloadCodec } from '@temporalio/common';
 import proto from '@temporalio/proto';
+import { z } from 'zod';
 
 /** Keys as `id:key`, the key in hexadecimal digits. The first one encrypts, unless it is `none`. */
 export type EncryptionKeys = readonly string[];
@@ -52,6 +53,13 @@ export function encryptingCodec(keys: EncryptionKeys): PayloadCodec {
       current === undefined ? payloads : payloads.map((payload) => encrypt(payload, current)),
     decode: async (payloads) => payloads.map(decrypt),
   };
+}
+
+/** Returns the message among a failure's encoded attributes. Throws if the keys cannot decrypt them. */
+export async function failureMessage(attributes: Uint8Array, keys: EncryptionKeys) {
+  const [payload] = await encryptingCodec(keys).decode([PayloadMessage.decode(attributes)]);
+  const decoded = JSON.parse(Buffer.from(payload?.data ?? []).toString());
+  return z.object({ message: z.string() }).parse(decoded).message;
 }
 
 const textOf = ({ metadata }: Payload, name: string) =>

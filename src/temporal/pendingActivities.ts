@@ -2,7 +2,7 @@ import { Client, credentials, Metadata } from '@grpc/grpc-js';
 import protobuf from 'protobufjs/light.js';
 import { z } from 'zod';
 import type { TemporalConfig } from '../config.js';
-import { connectionOptions } from './connection.js';
+import { connectionOptions, refusalIn } from './connection.js';
 // The fields read here, by their numbers in Temporal's public API; decoding skips all others.
 import messages from './pendingActivities.json' with { type: 'json' };
 
@@ -11,11 +11,10 @@ const path = '/temporal.api.workflowservice.v1.WorkflowService/DescribeWorkflowE
 /** Short: a person waits, and the rest comes from the database. */
 const limitMs = 2_000;
 
-const bytes = z.instanceof(Uint8Array);
-const payloadSchema = z.object({ metadata: z.record(z.string(), bytes), data: bytes });
+// The attributes are a payload, or nothing.
 const failureSchema = z.object({
   message: z.string(),
-  encodedAttributes: payloadSchema.nullable(),
+  encodedAttributes: z.instanceof(Uint8Array),
 });
 const activitySchema = z.object({
   type: z.object({ name: z.string() }),
@@ -29,7 +28,7 @@ const responseSchema = z.object({ activities: z.array(activitySchema) });
  * Returns a line for each pending activity of a workflow: its attempt, why the last one failed, when the
  * next is due. Calls Temporal without its client, which takes longer to load than the rest of a command.
  *
- * @throws Error if Temporal does not answer or does not know the workflow
+ * @throws Error if Temporal does not answer, refuses the caller or does not know the workflow
  */
 export async function pendingActivities(config: TemporalConfig, workflowId: string) {
   const root = protobuf.Root.fromJSON(messages);
@@ -40,7 +39,8 @@ export async function pendingActivities(config: TemporalConfig, workflowId: stri
   return Promise.all(
     responseSchema.parse(response).activities.map(async (pending) => {
       const last = pending.lastFailure;
-      const after = last === null ? '' : `, after: ${await messageOf(last, config)}`;
+      const message = last === null ? '' : await messageOf(last, config);
+      const after = message === '' ? '' : `, after: ${message}`;
       const nextMs = (pending.scheduledTime?.seconds ?? 0) * 1_000;
       const next = nextMs > Date.now() ? `, next at ${new Date(nextMs).toISOString()}` : '';
       return `${pending.type.name}: attempt ${pending.attempt}${after}${next}`;
@@ -50,22 +50,24 @@ export async function pendingActivities(config: TemporalConfig, workflowId: stri
 
 async function call(config: TemporalConfig, request: Uint8Array): Promise<Uint8Array> {
   const { address, tls, apiKey } = connectionOptions(config);
-  const { serverNameOverride: name, clientCertPair: own, serverRootCACertificate } = tls || {};
+  const { serverNameOverride: name, clientCertPair: pair, serverRootCACertificate } = tls || {};
   const trusted = serverRootCACertificate ?? null;
   const channel = tls
-    ? credentials.createSsl(trusted, own?.key ?? null, own?.crt ?? null)
+    ? credentials.createSsl(trusted, pair?.key ?? null, pair?.crt ?? null)
     : credentials.createInsecure();
   const client = new Client(address, channel, {
     ...(name && { 'grpc.ssl_target_name_override': name, 'grpc.default_authority': name }),
   });
   const metadata = new Metadata();
+  // Temporal Cloud requires it beside the namespace in the request.
+  metadata.set('temporal-namespace', config.TEMPORAL_NAMESPACE);
   if (apiKey) metadata.set('authorization', `Bearer ${apiKey}`);
   const same = (message: Uint8Array) => Buffer.from(message);
   const options = { deadline: Date.now() + limitMs };
   try {
     return await new Promise((resolve, reject) => {
       client.makeUnaryRequest(path, same, same, request, metadata, options, (error, answer) =>
-        error === null ? resolve(answer ?? Buffer.alloc(0)) : reject(error),
+        error === null ? resolve(answer ?? Buffer.alloc(0)) : reject(refused(error, config)),
       );
     });
   } finally {
@@ -73,15 +75,24 @@ async function call(config: TemporalConfig, request: Uint8Array): Promise<Uint8A
   }
 }
 
-/** Returns a failure's message, decrypted if it is encrypted. */
+/** Returns an error that names the variable if the server refuses the caller, else the error itself. */
+function refused(error: Error, { TEMPORAL_NAMESPACE: namespace }: TemporalConfig): Error {
+  if (error.message.includes('workflow not found')) return error;
+  const refusal = refusalIn(error, namespace);
+  return refusal === undefined ? error : new Error(refusal);
+}
+
+/** Returns a failure's message, decrypted if it is encrypted. If that is impossible, also says why. */
 async function messageOf(
   { message, encodedAttributes }: z.infer<typeof failureSchema>,
-  { TEMPORAL_ENCRYPTION_KEYS: keys }: TemporalConfig,
-) {
-  if (encodedAttributes === null || keys === undefined) return message;
-  // Loaded only now, because it loads all message definitions.
-  const { encryptingCodec } = await import('./encryption.js');
-  const [payload] = await encryptingCodec(keys).decode([encodedAttributes]);
-  const attributes = JSON.parse(Buffer.from(payload?.data ?? []).toString());
-  return z.object({ message: z.string() }).parse(attributes).message;
+  { TEMPORAL_ENCRYPTION_KEYS: keys = [] }: TemporalConfig,
+): Promise<string> {
+  if (encodedAttributes.length === 0) return message;
+  try {
+    // Loaded only now, because it loads all message definitions.
+    const { failureMessage } = await import('./encryption.js');
+    return await failureMessage(encodedAttributes, keys);
+  } catch (error) {
+    return `${message} (${error instanceof Error ? error.message : String(error)})`;
+  }
 }

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
-import { createSecureServer, type ServerHttp2Stream } from 'node:http2';
+import { createSecureServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { join } from 'node:path';
 import { defaultPayloadConverter as converter } from '@temporalio/common';
 import proto from '@temporalio/proto';
 import { NativeConnection } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { attemptsOf } from '../../src/cli/payout.js';
 import { readOperatorTemporalConfig } from '../../src/config.js';
 import { connectTemporal, refusalOf } from '../../src/temporal/client.js';
 import { connectionOptions } from '../../src/temporal/connection.js';
@@ -63,7 +64,7 @@ async function refusalWith(env: Readonly<Record<string, string>>) {
 /** Calls the server as `corridor payouts show` does, about a workflow that does not exist. */
 async function byShow(env: Readonly<Record<string, string>>) {
   const config = readOperatorTemporalConfig(env);
-  await expect(pendingActivities(config, 'po_none')).rejects.toThrow('5 NOT_FOUND');
+  await expect(pendingActivities(config, 'po_none')).rejects.toThrow('workflow not found');
   return 'let in';
 }
 
@@ -76,10 +77,10 @@ async function byWorker(env: Readonly<Record<string, string>>) {
 }
 
 /** Starts a server with TLS that answers every gRPC call with `answer`. */
-async function openGrpc(answer: (stream: ServerHttp2Stream, authorization?: string) => void) {
+async function openGrpc(answer: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void) {
   const { cert, key } = certificates.server;
   const server = createSecureServer({ cert: readFileSync(cert), key: readFileSync(key) });
-  server.on('stream', (stream, { authorization }) => answer(stream, authorization));
+  server.on('stream', answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const bound = server.address();
   const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
@@ -116,14 +117,16 @@ describe('a connection to Temporal with TLS', () => {
 
   it('reports a namespace that the server does not have', async () => {
     expect(await refusalWith(settings)).toBeUndefined();
-    expect(await refusalWith({ ...settings, TEMPORAL_NAMESPACE: 'payuots' })).toBe(
-      'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots',
-    );
+    const wrong = { ...settings, TEMPORAL_NAMESPACE: 'payuots' };
+    const refusal = 'TEMPORAL_NAMESPACE: expected a namespace of the server, not payuots';
+    expect(await refusalWith(wrong)).toBe(refusal);
+    const show = pendingActivities(readOperatorTemporalConfig(wrong), 'po_1');
+    await expect(show).rejects.toThrow(refusal);
   });
 
   it('sends the API key over TLS only, and reports when the server refuses it', async () => {
     const seen: unknown[] = [];
-    const server = await openGrpc((stream, authorization) => {
+    const server = await openGrpc((stream, { authorization }) => {
       seen.push(authorization);
       stream.respond(
         { ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '16' },
@@ -137,7 +140,7 @@ describe('a connection to Temporal with TLS', () => {
         TEMPORAL_API_KEY: 'a-key-of-the-tests',
       };
       const show = pendingActivities(readOperatorTemporalConfig(env), 'po_1');
-      await expect(show).rejects.toThrow('16 UNAUTHENTICATED');
+      await expect(show).rejects.toThrow('TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected');
       expect(await refusalWith(env)).toContain('TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected');
       expect(new Set(seen)).toEqual(new Set(['Bearer a-key-of-the-tests']));
       expect(() => readOperatorTemporalConfig({ ...env, TEMPORAL_TLS: 'false' })).toThrow(
@@ -162,7 +165,9 @@ describe('the attempts in progress', () => {
   ) {
     const message = Buffer.from(DescribeWorkflowExecutionResponse.encode(response).finish());
     const sent: Buffer[] = [];
-    const server = await openGrpc((stream) => {
+    const called: IncomingHttpHeaders[] = [];
+    const server = await openGrpc((stream, headers) => {
+      called.push(headers);
       stream.on('data', (part: Buffer) => sent.push(part));
       stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
       stream.respond(
@@ -174,17 +179,16 @@ describe('the attempts in progress', () => {
       stream.on('end', () => stream.end(Buffer.concat([frame, message])));
     });
     try {
-      const lines = await pendingActivities(
-        readOperatorTemporalConfig({
-          TEMPORAL_ADDRESS: server.address,
-          TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
-          TEMPORAL_NAMESPACE: 'payments',
-          ...env,
-        }),
-        'po_1',
-      );
+      const config = readOperatorTemporalConfig({
+        TEMPORAL_ADDRESS: server.address,
+        TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+        TEMPORAL_NAMESPACE: 'payments',
+        ...env,
+      });
+      const lines = await attemptsOf({ temporalConfig: () => config }, 'po_1');
       return {
         lines,
+        headers: called[0],
         sent: DescribeWorkflowExecutionRequest.decode(Buffer.concat(sent).subarray(5)),
       };
     } finally {
@@ -206,12 +210,16 @@ describe('the attempts in progress', () => {
         { activityType: { name: 'applyEvents' }, attempt: 1 },
       ],
     };
-    const { lines, sent } = await shownOf(response);
+    const { lines, headers, sent } = await shownOf(response);
     expect(lines).toEqual([
       'submitPayouts: attempt 4, after: the rail answered 503, next at 2100-01-01T00:00:00.000Z',
       'applyEvents: attempt 1',
     ]);
     expect(sent).toMatchObject({ namespace: 'payments', execution: { workflowId: 'po_1' } });
+    expect(headers).toMatchObject({
+      ':path': '/temporal.api.workflowservice.v1.WorkflowService/DescribeWorkflowExecution',
+      'temporal-namespace': 'payments',
+    });
     expect((await shownOf({})).lines).toEqual([]);
   });
 
@@ -221,12 +229,48 @@ describe('the attempts in progress', () => {
       failure.encodedAttributes ?? {},
     ]);
     const lastFailure = { ...failure, ...(encodedAttributes && { encodedAttributes }) };
-    const activity = { activityType: { name: 'submitPayouts' }, attempt: 2, lastFailure };
-    const response = { pendingActivities: [activity] };
-    const withKeys = { TEMPORAL_ENCRYPTION_KEYS: keys.join(' ') };
+    const pendingActivities = [
+      { activityType: { name: 'submitPayouts' }, attempt: 2, lastFailure },
+      { activityType: { name: 'applyEvents' }, attempt: 3, lastFailure: { message: '' } },
+    ];
+    const linesWith = async (TEMPORAL_ENCRYPTION_KEYS?: string) => {
+      const env = TEMPORAL_ENCRYPTION_KEYS === undefined ? {} : { TEMPORAL_ENCRYPTION_KEYS };
+      return (await shownOf({ pendingActivities }, env)).lines;
+    };
+    const other = 'applyEvents: attempt 3';
     const line = 'submitPayouts: attempt 2, after: ';
-    expect((await shownOf(response, withKeys)).lines).toEqual([`${line}the rail answered 503`]);
-    expect((await shownOf(response)).lines).toEqual([`${line}Encoded failure`]);
+    const missing = 'TEMPORAL_ENCRYPTION_KEYS: expected the key 2026-11 of a payload';
+    expect(await linesWith(keys.join(' '))).toEqual([`${line}the rail answered 503`, other]);
+    expect(await linesWith()).toEqual([`${line}Encoded failure (${missing})`, other]);
+    const newer = `2026-12:${'b2'.repeat(32)}`;
+    expect(await linesWith(newer)).toEqual([`${line}Encoded failure (${missing})`, other]);
+    const wrong = `2026-11:${'b2'.repeat(32)}`;
+    expect(await linesWith(wrong)).toEqual([
+      expect.stringMatching(/Encoded failure \(.+\)$/),
+      other,
+    ]);
+  });
+
+  it('cannot fake another line of the output', async () => {
+    const lastFailure = { message: 'no\u001b[2J\npo_1  settled' };
+    const activity = { activityType: { name: 'submitPayouts' }, attempt: 1, lastFailure };
+    const { lines } = await shownOf({ pendingActivities: [activity] });
+    expect(lines).toEqual(['submitPayouts: attempt 1, after: no?[2J?po_1  settled']);
+  });
+
+  it('are unknown if the server does not answer in time', async () => {
+    const server = await openGrpc(() => undefined);
+    const config = readOperatorTemporalConfig({
+      TEMPORAL_ADDRESS: server.address,
+      TEMPORAL_TLS_CA_FILE: certificates.ca.cert,
+    });
+    try {
+      expect(await attemptsOf({ temporalConfig: () => config }, 'po_1')).toEqual([
+        expect.stringContaining('Attempts unknown: 4 DEADLINE_EXCEEDED'),
+      ]);
+    } finally {
+      server.close();
+    }
   });
 });
 
