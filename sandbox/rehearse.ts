@@ -102,7 +102,7 @@ export async function rehearse(directory: string, kind: string): Promise<number>
 
 function timeOf({ rehearsal, usual }: NonNullable<Kind['wait']>, isRehearsal: boolean): string {
   return isRehearsal
-    ? `It needs an operator after ${rehearsal}: until then corridor payouts show lists the current attempts.`
+    ? `It needs an operator after ${rehearsal}: until then corridor payouts show says what it waits for, and lists attempts while the service makes them.`
     : `It needs an operator after ${usual}. With corridor start --rehearsal that takes ${rehearsal}.`;
 }
 

@@ -64,7 +64,7 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
   for (const { reference, rowId, missingId } of orphans) {
     console.log(`${rowId}  ${reference}: there is no ${missingId}`);
   }
-  console.log(count === 0 ? 'No breaks.' : `${count} breaks.`);
+  console.log(count === 0 ? 'No breaks.' : `${count} ${count === 1 ? 'break' : 'breaks'}.`);
   return count === 0;
 }
 

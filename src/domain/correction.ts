@@ -33,9 +33,9 @@ export function correctionOf(
   if (typeof entry === 'string') return entry;
   if (entry.postings.length === 0) return 'There is nothing to book.';
   const isTooMuch = sumOn([entry], 'suspense', currency) > missingMinor;
-  return isTooMuch && correction.kind !== 'book'
-    ? `Only ${writtenSum(missingMinor, currency)} is in suspense.`
-    : entry;
+  if (!isTooMuch || correction.kind === 'book') return entry;
+  const rest = correction.kind === 'clearSuspense' ? ' Write it off with --charge house.' : '';
+  return `Only ${writtenSum(missingMinor, currency)} is in suspense.${rest}`;
 }
 
 function entryOf(

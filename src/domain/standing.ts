@@ -67,7 +67,7 @@ export function waitOf(standing: Standing): { waitsFor: string; who: string } | 
   if (status === 'pending')
     return { waitsFor: 'It is waiting to be decided.', who: 'the service, automatically' };
   if (status === 'sent') {
-    const until = settleBy === null ? '' : `, until ${settleBy}`;
+    const until = settleBy === null ? '' : `; the first check after ${settleBy} parks it`;
     return { waitsFor: `It is waiting for the bank to settle it${until}.`, who: 'the bank' };
   }
   if (status !== 'processing') return undefined;
@@ -127,7 +127,7 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
       return attentionReason === 'return_short' && status === 'sent' ? partlyReturned : undefined;
     case 'markSettled':
       return status === 'failed' || status === 'canceled'
-        ? `${is} and can no longer be settled. Confirm it with fail, and book what the bank has paid with correct.`
+        ? `${is} and can no longer be settled. Book what the bank has paid with late-return, clear-suspense or correct.`
         : undefined;
     case 'failAndRelease':
       return status === 'settled' && !isDisputed

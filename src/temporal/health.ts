@@ -40,7 +40,7 @@ async function schedulesFault(client: Client): Promise<string> {
 /** Compares the clocks: Temporal reports, by its own clock, when it last started the sweep. */
 async function clockFault(client: Client): Promise<string> {
   const { info } = await client.schedule.getHandle('sweep').describe();
-  const agoMs = Date.now() - (info.recentActions.at(-1)?.takenAt.getTime() ?? 0);
+  const agoMs = Date.now() - (info.recentActions.at(-1)?.takenAt ?? info.createdAt).getTime();
   if (agoMs < -clockToleranceMs) return "it is ahead of this machine's: check NTP on both";
   return agoMs > sweepToleranceMs
     ? 'the last sweep began over a minute ago: check the workers, and NTP on both machines'

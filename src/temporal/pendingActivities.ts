@@ -40,7 +40,7 @@ export async function pendingActivities(config: TemporalConfig, workflowId: stri
     responseSchema.parse(response).activities.map(async (pending) => {
       const last = pending.lastFailure;
       const message = last === null ? '' : await messageOf(last, config);
-      const after = message === '' ? '' : `, after: ${message}`;
+      const after = message === '' ? '' : `, after: ${message.replace(/\.$/, '')}`;
       const nextMs = (pending.scheduledTime?.seconds ?? 0) * 1_000;
       const next = nextMs > Date.now() ? `, next at ${new Date(nextMs).toISOString()}` : '';
       return `${pending.type.name}: attempt ${pending.attempt}${after}${next}`;

@@ -172,7 +172,7 @@ describe("the bank's statement against the ledger", () => {
     expect(breaks).toMatchObject([{ rail: 'sandbox', ...expected }]);
     const { output, code } = await reconcile();
     expect(output).toContain(`${text}, for ${pastDays * 24} h`);
-    expect(output).toContain('1 breaks.');
+    expect(output).toContain('1 break.');
     expect(code).toBe(1);
   }
 
