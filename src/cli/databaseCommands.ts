@@ -44,6 +44,7 @@ export const databaseCommands: Readonly<Record<string, (call: Call) => Promise<u
   'corridors list': async (call) => (await import('./corridors.js')).showOpenings(call),
   'corridors close': async (call) => (await import('./corridors.js')).changeOpening(call, 'close'),
   'corridors open': async (call) => (await import('./corridors.js')).changeOpening(call, 'open'),
+  audit: async (call) => (await import('./audit.js')).showAudit(call),
   exposure: async (call) => (await import('./exposure.js')).showExposure(call),
   arrivals: async (call) => (await import('./arrivals.js')).showArrivals(call),
   reconcile: async (call) => (await import('./reconcile.js')).reconcile(call),

@@ -11,6 +11,7 @@ import { isFinal, railKey, type StatusChange, statedSum, statusHistory } from '.
 import { reportFromJson } from '../domain/railReport.js';
 import { sentenceOf } from '../domain/refusal.js';
 import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
+import { actionLines } from './audit.js';
 import { printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
 
@@ -129,7 +130,10 @@ function linesOf(view: View): readonly string[] {
     ...part('At the bank', [...sendings(row), ...view.callbacks.map(callbackLine)]),
     ...part('Postings', view.entries.flatMap(entryLines)),
     ...part('Webhooks', view.deliveries.map(deliveryLine)),
-    ...part('Operators', view.actions.flatMap(actionLines)),
+    ...part(
+      'Operators',
+      view.actions.flatMap((action) => actionLines(action)),
+    ),
   ];
 }
 
@@ -175,15 +179,5 @@ function entryLines({ id, kind, postings }: PostedEntry): readonly string[] {
     ...postings.map(
       ({ account, currency, amountMinor }) => `  ${account}  ${writtenSum(amountMinor, currency)}`,
     ),
-  ];
-}
-
-function actionLines(action: OperatorActionRow): readonly string[] {
-  const { kind, ...rest } = action.command;
-  const parameters = Object.keys(rest).length === 0 ? '' : ` ${JSON.stringify(rest)}`;
-  return [
-    `${action.createdAt.toISOString()}  ${action.operator}: ${kind}${parameters}`,
-    `  ${action.outcome}: ${action.detail}`,
-    `  ${action.id}, because: ${action.reason}`,
   ];
 }

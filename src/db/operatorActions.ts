@@ -6,7 +6,7 @@ import type {
   OperatorResult,
   Signature,
 } from '../domain/operator.js';
-import { byId, exactlyOne, type Sql } from './client.js';
+import { byId, exactlyOne, type Sql, when } from './client.js';
 import { newId } from './id.js';
 
 /** A command with its parameters but without secrets. */
@@ -108,4 +108,29 @@ export async function listActions(
 ): Promise<readonly OperatorActionRow[]> {
   return sql<OperatorActionRow[]>`
     select * from operator_actions where subject_id = ${payoutId} order by created_at, id`;
+}
+
+/** An entry of the audit log, with the operator whose proposal it executed. */
+export type AuditRow = OperatorActionRow<AuditedCommand> & { readonly proposer: string | null };
+
+type AuditFilter = {
+  readonly subject: string | undefined;
+  readonly operator: string | undefined;
+  /** A day as YYYY-MM-DD, which begins at midnight UTC. */
+  readonly since: string | undefined;
+};
+
+/** Lists entries of the audit log, newest first, at most `limit`. */
+export async function listAudit(
+  sql: Sql,
+  { subject, operator, since }: AuditFilter,
+  limit: number,
+): Promise<readonly AuditRow[]> {
+  return sql<AuditRow[]>`
+    select a.*, p.operator as proposer
+      from operator_actions a left join operator_actions p on p.id = a.approves
+     where ${when(sql, subject, (id) => sql`a.subject_id = ${id}`)}
+       and ${when(sql, operator, (name) => sql`a.operator = ${name}`)}
+       and ${when(sql, since, (from) => sql`a.created_at >= ${new Date(from)}`)}
+     order by a.created_at desc, a.id desc limit ${limit}`;
 }

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showAudit } from '../../src/cli/audit.js';
 import { newId } from '../../src/db/id.js';
 import { insertRequest, listActions } from '../../src/db/operatorActions.js';
 import { giveOperatorKey, revokeOperator } from '../../src/db/operators.js';
@@ -9,7 +10,7 @@ import type { OperatorResult } from '../../src/domain/operator.js';
 import { eventually } from '../assertions/eventually.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { untilStatus } from '../fixtures/client.js';
-import { environmentOf, operate, signedBy } from '../fixtures/operators.js';
+import { called, environmentOf, operate, shown, signedBy } from '../fixtures/operators.js';
 import { openPayer, rowOf, untilParked, wake } from '../fixtures/payer.js';
 import { createTestAccount, unbalancedCurrencies, withoutTriggers } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -413,5 +414,36 @@ describe('a command that changes something', () => {
     const [{ count } = { count: -1 }] = await system.database<{ count: number }[]>`
       select count(*)::int as count from accounts where name = 'N'`;
     expect(count).toBe(0);
+  });
+});
+
+describe('the audit log', () => {
+  it('lists who did what, why and on whose proposal, newest first', async () => {
+    const id = await parked(large);
+    const { action: proposal } = await operate(system, id, 'settle', { evidence: 'MT103' });
+    await operate(system, id, 'approve', { operator: 'barbara', proposal });
+    const audit = (subject: string, flags: Readonly<Record<string, string>> = {}) =>
+      shown(() => showAudit({ ...called(system, subject), flags }));
+    const lines = (await audit(id)).split('\n');
+    expect(lines.map((line) => line.replace(/op_\w+|^\S+Z/g, '…'))).toEqual([
+      `… barbara: approve ${id}`,
+      expect.stringContaining('{"proposal":"…"}'),
+      expect.stringMatching(/^ {2}done: /),
+      expect.stringMatching(/^ {2}…, because: /),
+      '  proposed by grace',
+      expect.stringMatching(`^… grace: markSettled ${id}`),
+      expect.stringContaining('{"evidence":"MT103"}'),
+      expect.stringMatching(/^ {2}proposed: /),
+      expect.stringMatching(/^ {2}…, because: /),
+    ]);
+    const byGrace = await audit('', { by: 'grace' });
+    expect(byGrace).toContain(`grace: markSettled ${id}`);
+    expect(byGrace).not.toContain('barbara: ');
+    expect(await audit(id, { since: '2026-01-01' })).toContain('proposed by grace');
+    expect(await audit(id, { since: '2999-01-01' })).toBe('No such entry.');
+    await expect(audit(id, { since: 'yesterday' })).rejects.toThrow('--since expects a day');
+    const add = { name: 'nora', role: 'view' } as const;
+    await giveOperatorKey(system.database, signedBy('ada'), 'add', add);
+    expect(await audit('operator_nora')).toMatch(/ada: \w.* operator_nora/);
   });
 });
