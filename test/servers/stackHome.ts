@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { type Part, sendSignal, startProcess } from '../../sandbox/stack/process.js';
+import { readJson } from '../../src/cli/jsonFile.js';
 import { readJournal } from '../assertions/bankJournal.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiClient, createClient } from '../fixtures/client.js';
@@ -170,8 +171,7 @@ function run(args: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Prom
   });
 }
 
-/** Reads stack.json, which is written atomically: it is either complete or absent. */
-async function describe(file: string): Promise<RunningStack['description'] | undefined> {
-  if (!existsSync(file)) return undefined;
-  return descriptionShape.parse(JSON.parse(await readFile(file, 'utf8')));
+/** Reads stack.json. A stack that starts deletes the one of a killed stack before it writes its own. */
+function describe(file: string): Promise<RunningStack['description'] | undefined> {
+  return readJson(file, descriptionShape);
 }
