@@ -58,11 +58,11 @@ const source = new Map([
  * - 257: operators who sign in with their company's provider
  * - 42: books that stay readable despite a bad day, sum or payout
  * - 40: purges, redeliveries, sign-ins, statements and request bodies that attacks found wrong
- * - 84: attempts in progress, shown without loading Temporal's client
+ * - 83: attempts in progress, shown without loading Temporal's client
  * - 43: the audit log as a command
  * Removed since: 524, rules, types and messages that were stated twice.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_057 };
+const limits = { linesPerFile: 450, linesOfCode: 21_056 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */

@@ -67,8 +67,8 @@ export function waitOf(standing: Standing): { waitsFor: string; who: string } | 
   if (status === 'pending')
     return { waitsFor: 'It is waiting to be decided.', who: 'the service, automatically' };
   if (status === 'sent') {
-    const until = settleBy === null ? '' : `; the first check after ${settleBy} parks it`;
-    return { waitsFor: `It is waiting for the bank to settle it${until}.`, who: 'the bank' };
+    const parking = settleBy === null ? '' : `; the first check after ${settleBy} parks it`;
+    return { waitsFor: `It is waiting for the bank to settle it${parking}.`, who: 'the bank' };
   }
   if (status !== 'processing') return undefined;
   return isSubmitted

@@ -23,9 +23,11 @@ export function connectionOptions(options: TemporalConfig) {
 
 /** Returns why a call was refused, with the name of the variable. Undefined if it failed for another reason. */
 export function refusalIn(error: unknown, namespace: string): string | undefined {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  // 5 is NOT_FOUND, 7 PERMISSION_DENIED and 16 UNAUTHENTICATED.
-  if (code === 5) return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
+  if (!(error instanceof Error && 'code' in error)) return undefined;
+  const { code, message } = error;
+  // 5 is NOT_FOUND, which a workflow may be as well; 7 is PERMISSION_DENIED and 16 UNAUTHENTICATED.
+  if (code === 5 && !message.includes('workflow not found'))
+    return `TEMPORAL_NAMESPACE: expected a namespace of the server, not ${namespace}`;
   if (code === 7 || code === 16)
     return `TEMPORAL_API_KEY or TEMPORAL_TLS_CERT: expected one that the server admits to ${namespace}`;
   return undefined;

@@ -66,20 +66,15 @@ async function call(config: TemporalConfig, request: Uint8Array): Promise<Uint8A
   const options = { deadline: Date.now() + limitMs };
   try {
     return await new Promise((resolve, reject) => {
-      client.makeUnaryRequest(path, same, same, request, metadata, options, (error, answer) =>
-        error === null ? resolve(answer ?? Buffer.alloc(0)) : reject(refused(error, config)),
-      );
+      client.makeUnaryRequest(path, same, same, request, metadata, options, (error, answer) => {
+        if (error === null) return resolve(answer ?? Buffer.alloc(0));
+        const refusal = refusalIn(error, config.TEMPORAL_NAMESPACE);
+        reject(refusal === undefined ? error : new Error(refusal));
+      });
     });
   } finally {
     client.close();
   }
-}
-
-/** Returns an error that names the variable if the server refuses the caller, else the error itself. */
-function refused(error: Error, { TEMPORAL_NAMESPACE: namespace }: TemporalConfig): Error {
-  if (error.message.includes('workflow not found')) return error;
-  const refusal = refusalIn(error, namespace);
-  return refusal === undefined ? error : new Error(refusal);
 }
 
 /** Returns a failure's message, decrypted if it is encrypted. If that is impossible, also says why. */
