@@ -64,14 +64,9 @@ type StartOptions = WorkflowOptions & {
 };
 
 /** Signals a workflow to read its rows again, and starts it if it is not running. */
-async function wake(
-  client: Client,
-  workflowType: string,
-  options: StartOptions,
-  limitMs = wakeLimitMs,
-): Promise<void> {
+async function wake(client: Client, type: string, options: StartOptions, limitMs = wakeLimitMs) {
   await within(client, limitMs, () =>
-    client.workflow.signalWithStart(workflowType, { signal: railUpdateSignal, ...options }),
+    client.workflow.signalWithStart(type, { signal: railUpdateSignal, ...options }),
   );
 }
 
@@ -139,8 +134,7 @@ export function wakePayout(client: Client, payout: WakeablePayout): Promise<void
 export type WakeFailure = { readonly id: string; readonly error: unknown };
 
 /**
- * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the
- * sweep retries them.
+ * Wakes many payouts. Returns those that could not be woken: their rows stay due, so the sweep retries them.
  */
 export function wakePayouts(client: Client, payouts: readonly WakeablePayout[]) {
   return wakeAll(client, 'payout', payouts.map(startOptions));
@@ -165,14 +159,14 @@ export function wakeEndpoints(client: Client, ids: readonly string[]) {
 
 async function wakeAll(
   client: Client,
-  workflowType: string,
+  type: string,
   starts: readonly StartOptions[],
 ): Promise<readonly WakeFailure[]> {
   const failures: WakeFailure[] = [];
   const endsAtMs = Date.now() + wakeAllLimitMs;
   await pLimit(startsInFlight).map(starts, (options) => {
     const limitMs = Math.min(wakeLimitMs, endsAtMs - Date.now());
-    return wake(client, workflowType, options, limitMs).catch((error: unknown) =>
+    return wake(client, type, options, limitMs).catch((error: unknown) =>
       failures.push({ id: options.workflowId, error }),
     );
   });
@@ -198,14 +192,15 @@ export function startBatch(client: Client, batchId: string): Promise<void> {
 }
 
 /**
- * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed,
- * and waits until that is done, for `limitMs` at most.
+ * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed, and waits
+ * up to `limitMs` for that. Callers share one update: a run refuses an eleventh at a time, and one pass does.
  */
 export async function cancelBatchItems(client: Client, batchId: string, limitMs: number) {
   const options = batchOptions(batchId, batchId, { batchId });
   const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
+  const update = { updateId: 'cancel', startWorkflowOperation };
   await within(client, limitMs, () =>
-    client.workflow.executeUpdateWithStart(cancelBatchUpdate, { startWorkflowOperation }),
+    client.workflow.executeUpdateWithStart(cancelBatchUpdate, update),
   );
 }
 

@@ -223,12 +223,39 @@ describe('the cancellation of a batch', () => {
     await drive(script, async (handle) => {
       const first = cancel(script);
       await begun;
-      const second = cancel(script);
+      const second = handle.executeUpdate(cancelBatchUpdate);
       gate.open();
       await Promise.all([first, second]);
       await handle.result();
     });
     expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
+  });
+
+  it('by 20 callers at once is one update and one pass, and so is a later one', async () => {
+    const gate = createGate();
+    let isOver = false;
+    const script = new ScriptedBatch({
+      readBatch: async () => ({ ...script.plan('best_effort'), isOver }),
+      cancelChunk: async () => {
+        await gate.opened;
+      },
+    });
+    await drive(script, async (handle) => {
+      const callers = Array.from({ length: 20 }, () => cancel(script));
+      await script.nextCall('cancelChunk');
+      gate.open();
+      await Promise.all(callers);
+      await cancel(script);
+      isOver = true;
+      await handle.signal(railUpdateSignal);
+      await handle.result();
+      const { events } = await handle.fetchHistory();
+      const updates = (events ?? []).filter(
+        ({ workflowExecutionUpdateAcceptedEventAttributes: update }) => update,
+      );
+      expect(updates).toHaveLength(1);
+    });
+    expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
   });
 
   it('after the end of its workflow starts the workflow again', async () => {
@@ -250,8 +277,10 @@ describe('the cancellation of a batch', () => {
     await server.withWorkers(script.activities, async () => {
       await expect(cancel(script)).rejects.toThrow();
       await expect(handleOf(script).result()).rejects.toThrow();
+      expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+      await expect(cancel(script)).rejects.toThrow();
     });
-    expect(script.inputsOf('cancelChunk')).toMatchObject(everyChunk);
+    expect(script.inputsOf('cancelChunk')).toMatchObject([...everyChunk, ...everyChunk]);
   });
 });
 
