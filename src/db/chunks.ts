@@ -116,28 +116,14 @@ export async function handOverItems(
 }
 
 /**
- * Moves a payout out of its chunk, so that its own workflow can execute a request. The row is due, in
- * case that workflow is not started. An undecided payout stays in the chunk, because it is decided in the
- * order of its batch. Returns whether it stays. Waits for a decision under way and goes by its outcome: the
- * update has no conditions but those on the locked row, because it would check others against the row as it
- * was before the wait. Locks the chunk first, like handOverItems.
+ * Moves a payout out of its chunk, so that its own workflow can execute a request, unless it is undecided.
+ * Returns whether it is. Waits for a decision under way.
  */
 export async function takeOver(sql: Sql, payoutId: string): Promise<{ isUndecided: boolean }> {
-  const [row] = await sql<{ isUndecided: boolean }[]>`
-    with held as materialized (
-      select from payouts p
-        join batch_chunks c on c.batch_id = p.batch_id and c.batch_id || '/' || c.number = p.driver
-       where p.id = ${payoutId} for no key update of c
-    ), item as (
-      select id, driver <> id as is_batched,
-             driver <> id and attention_at is null and status = 'pending' as is_undecided
-        from payouts where id = ${payoutId} and (select count(*) from held) >= 0 for no key update
-    ), taken as (
-      update payouts p set driver = p.id, wake_at = ${wakeAfter(sql, 'step')}
-        from item where p.id = item.id and is_batched and not is_undecided
-    )
-    select is_undecided from item`;
-  return { isUndecided: row?.isUndecided ?? false };
+  const [row] = await sql<
+    { isUndecided: boolean }[]
+  >`select take_over(${payoutId}) as is_undecided`;
+  return exactlyOne(row);
 }
 
 export type OverdueChunk = Chunk & {

@@ -183,7 +183,10 @@ type Lines = readonly (readonly [command: string, does: string])[];
 
 const clearing: Lines = [
   ['late-return --amount 10.00', 'books the amount that came back; a second operator must approve'],
-  ['clear-suspense --charge customer', 'charges the customer; a second operator must approve'],
+  [
+    'clear-suspense --charge customer',
+    'charges the full amount, if none has come back; a second operator must approve',
+  ],
   ['clear-suspense --charge house', 'writes it off; a second operator must approve'],
 ];
 

@@ -1329,21 +1329,30 @@ describe('a fact that is being stored', () => {
   });
 });
 
-it('an item is canceled by a request that comes while it is being accepted', async () => {
-  const { chunk, ids } = await requestedItems(1);
-  const id = exactlyOne(ids[0]);
-  const deps = { rails: createRails([bank.rail()]), rateMaximumAgeMs };
-  let taking: ReturnType<typeof takeOver> | undefined;
-  await transaction(time.worker, async (sql) => {
-    await accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs: 0 });
-    taking = takeOver(time.database, id);
-    await untilLockWaits(time.database, 'the request waits for the decision', 20_000);
-  });
-  expect(await taking).toEqual({ isUndecided: false });
-  expect(await rowOf(id)).toMatchObject({ status: 'processing', driver: id });
-  expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
-  await expectEnd(id, 'canceled', released);
-});
+it.each([
+  { whose: 'a customer', take: (id: string) => takeOver(time.database, id) },
+  {
+    whose: 'an operator',
+    take: (id: string) => insertRequest(time.database, id, signedBy(), cancel),
+  },
+])(
+  'an item is canceled by a request of $whose that comes while it is being accepted',
+  async (by) => {
+    const { chunk, ids } = await requestedItems(1);
+    const id = exactlyOne(ids[0]);
+    const deps = { rails: createRails([bank.rail()]), rateMaximumAgeMs };
+    let taking: Promise<unknown> | undefined;
+    await transaction(time.worker, async (sql) => {
+      await accept(sql, deps, { driver: chunkDriver(chunk), ids, workflowAgeMs: 0 });
+      taking = by.take(id);
+      await untilLockWaits(time.database, 'the request waits for the decision', 20_000);
+    });
+    await taking;
+    expect(await rowOf(id)).toMatchObject({ status: 'processing', driver: id });
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'canceled', released);
+  },
+);
 
 it('a payout is not canceled by a request that is more than an hour old', async () => {
   const id = await accepted();
