@@ -20,7 +20,7 @@ import {
   type OperatorResult,
   unexecuted,
 } from '../domain/operator.js';
-import type { FactRules } from '../domain/payout.js';
+import { type FactRules, hasConflictingReports } from '../domain/payout.js';
 import { refusalOf, standingOf } from '../domain/standing.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
@@ -62,9 +62,9 @@ export function operatorActivities(deps: OperatorDeps) {
 }
 
 async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
-  const { database } = deps;
+  const { database, factRules } = deps;
   const { driver, id, actor, action } = input;
-  const [row] = await readPayouts(database, driver, [id]);
+  const row = await readCase(deps, driver, id);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
   // A repeated request gets its first answer: the payout has changed since, so a new decision may differ.
   const earlier = await answerBefore(database, action);
@@ -77,9 +77,23 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const plan = await planOf(deps, row, actor, request);
   const decision = await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
-    write(sql, deps.factRules, { ...input, row, request, plan, decision }),
+    write(sql, factRules, { ...input, row, request, plan, decision }),
   );
 }
+
+/**
+ * Reads the payout. If the rail's reports conflict, first applies those in the inbox, which are then only added
+ * to the findings: after a command has closed the case, they would move money.
+ */
+async function readCase({ database, factRules }: OperatorDeps, driver: string, id: string) {
+  const [row] = await readPayouts(database, driver, [id]);
+  if (row === undefined || !hasUnreadReports(row)) return row;
+  await transaction(database, (sql) => applyFacts(sql, factRules, { driver, ids: [id] }));
+  return (await readPayouts(database, driver, [id]))[0];
+}
+
+const hasUnreadReports = ({ attentionReason, hasUnprocessedEvents }: LockedPayout) =>
+  hasUnprocessedEvents && hasConflictingReports(attentionReason);
 
 /** Returns the recorded answer to a request, or undefined if it was not executed. */
 async function answerBefore(sql: Sql, action: string): Promise<OperatorResult | undefined> {
@@ -196,10 +210,8 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
     return { steps: [snapshotOf(now)], result: await withoutRequest(sql, written) };
   }
   const decision = await underLock(sql, now, plan, written.decision);
-  if (decision.unparks === true && !isSameCase(now, row)) {
-    throw retryLater(
-      'The payout was sent or its case changed meanwhile; the command is evaluated again.',
-    );
+  if (decision.unparks === true && (hasUnreadReports(now) || !isSameCase(now, row))) {
+    throw retryLater('The payout or its case changed meanwhile; the command is evaluated again.');
   }
   // Unparked first: a fact that needs an operator parks the payout again.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);
@@ -225,9 +237,10 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   return { steps, result: { outcome, detail, action } };
 }
 
-/** Whether, since the row was read, the payout was not sent again and its case has not changed. */
+/** Whether, since the row was read, the payout was not accepted or sent again, and its case has not changed. */
 function isSameCase(now: LockedPayout, then: LockedPayout): boolean {
   return (
+    now.rail === then.rail &&
     now.attentionDetail === then.attentionDetail &&
     now.attentionAt?.getTime() === then.attentionAt?.getTime() &&
     now.lastSentAt?.getTime() === then.lastSentAt?.getTime()

@@ -156,7 +156,9 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
     if (takesOrder) return done('The rail has the order.', { fact, unparks: false });
     if (row.attentionReason === 'return_short') return refused(partlyReturned);
     const isPaid = fact?.kind === 'settled' && isAmountSent(amountsOf(row), fact);
-    return isPaid ? done('The rail reports: settled.', { fact }) : refused(conflicting);
+    return isPaid
+      ? done('The rail reports: settled.', { fact, expectedStatus: 'settled' })
+      : refused(conflicting);
   }
   if (fact?.kind === 'voided' && (isStale(begunMs) || !isVoidable(row, rail))) {
     return refused(
@@ -205,7 +207,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
   const at = fact?.kind === 'settled' ? fact.at : undefined;
   const { receiveMinor: amountMinor, destinationCurrency: currency } = amounts;
   const settled = { kind: 'settled', amountMinor, currency, at } as const;
-  return done('Settled on the evidence given.', { fact: settled });
+  return done('Settled on the evidence given.', { fact: settled, expectedStatus: 'settled' });
 }
 
 async function evaluateRelease(

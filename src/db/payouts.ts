@@ -338,7 +338,7 @@ export async function movePayouts(
 
 /**
  * Parks payouts for an operator, with the reason and detail that `withAttention` derives from the locked
- * row. A parked payout keeps its first `attention_at`, unless a move has ended the wait in between.
+ * row. A parked payout keeps its `attention_at` for as long as its reason stays.
  */
 export async function parkPayouts(
   sql: Sql,
@@ -348,7 +348,7 @@ export async function parkPayouts(
   await sql`
     update payouts p
        set attention_reason = t.reason, attention_detail = t.detail,
-           attention_at = coalesce(p.attention_at, now()),
+           attention_at = case p.attention_reason when t.reason then p.attention_at else now() end,
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, 'resting')} end
       from ${unnest(sql, parked)`id text, reason text, detail text`}
      where p.id = t.id`;

@@ -117,7 +117,11 @@ function faultOfCorrection(correction: Correction): string | undefined {
   if (correction.kind === 'reverse' && !/^\d{1,18}$/.test(correction.entry)) {
     return '--entry expects the number of an entry, as corridor payouts show prints it.';
   }
+  if (correction.kind === 'lateReturn' && !/^[1-9]\d{0,17}$/.test(correction.amountMinor))
+    return '--amount expects a sum above zero, at most 18 digits of minor units.';
   if (correction.kind !== 'book') return undefined;
+  if (!correction.postings.every(({ amountMinor }) => /^-?[1-9]\d{0,17}$/.test(amountMinor)))
+    return '--postings expects sums other than zero, at most 18 digits of minor units each.';
   const sums = new Map<string, bigint>();
   for (const { currency, amountMinor } of correction.postings) {
     sums.set(currency, (sums.get(currency) ?? 0n) + BigInt(amountMinor));

@@ -135,6 +135,7 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
         : undefined;
     case 'extendDeadline':
       if (!isInFlight(status)) return `${is}; there is nothing to wait for.`;
+      if (attentionReason === 'outcome_unknown') return maybeTaken;
       return isDisputed ? conflicting : undefined;
   }
 }
@@ -182,7 +183,7 @@ export function offersOf(standing: Standing, isInSuspense: boolean): readonly Of
 type Lines = readonly (readonly [command: string, does: string])[];
 
 const clearing: Lines = [
-  ['late-return --amount 10.00', 'books the amount that came back; a second operator must approve'],
+  ['late-return --amount SUM', 'books the amount that came back; a second operator must approve'],
   [
     'clear-suspense --charge customer',
     'charges the full amount, if none has come back; a second operator must approve',
@@ -217,8 +218,8 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
     if (!isSubmitted && !isDisputed)
       return [['fail', 'releases the hold: the order was never sent to the bank']];
     const proof = 'releases the hold if closed statements up to that day show no payment';
-    const from =
-      settleBy === null ? '' : ` (${settleBy.slice(0, 10)} or later, once that day is closed)`;
+    const day = settleBy?.slice(0, 10);
+    const from = day ? ` (${day} or the day after, once it is closed)` : '';
     const statement = ['fail --statement-date YYYY-MM-DD', `${proof}${from}`] as const;
     // A bank that no longer knows the key neither rejects nor voids it, so only a statement is evidence.
     if (isDisputed || attentionReason === 'outcome_unknown') return [statement];

@@ -912,7 +912,7 @@ describe('a payout that no longer waits for a person', () => {
     const id = await sent();
     bank.act(id, 'pays');
     await deliverReports();
-    await report(id, rejectedReport);
+    await park(id, 'unexpected_failure');
     const accepted = { kind: 'accepted', reference: 'again' } as const;
     await storeRailEvents(time.database, 'sandbox', [railEvent(id, accepted)]);
     const settle = { kind: 'markSettled', evidence: 'MT103 seen' } as const;

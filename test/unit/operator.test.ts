@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
+  type Correction,
   faultOf,
   mayApprove,
   movesMoney,
@@ -112,11 +113,33 @@ describe('the commands that an operator is offered', () => {
   );
 });
 
+test('waiting is no answer to an order that cannot be sent again', () => {
+  const at = { id: 'po_1', status: 'processing', attentionReason: 'outcome_unknown' } as const;
+  const offers = offersOf({ ...at, isAccepted: true, isSubmitted: true, settleBy: null }, false);
+  expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(['retry', 'settle', 'fail']);
+});
+
 function isReason(reason: string | null): reason is AttentionReason {
   return reason !== null && reason in attentionReasons;
 }
 
 describe('the input of a command', () => {
+  test('has sums that the ledger can hold', () => {
+    const correct = (correction: Correction) => fault({ kind: 'correct', correction });
+    const most = '9'.repeat(18);
+    expect(correct({ kind: 'lateReturn', amountMinor: most })).toBeUndefined();
+    for (const amountMinor of ['0', '-1', `${most}0`]) {
+      expect(correct({ kind: 'lateReturn', amountMinor })).toContain('--amount expects a sum');
+    }
+    const book = (minor: string) =>
+      correct({
+        kind: 'book',
+        postings: booked(minor, minor.startsWith('-') ? minor.slice(1) : `-${minor}`),
+      });
+    expect(book(`-${most}`)).toBeUndefined();
+    expect(book(`${most}0`)).toContain('--postings expects sums other than zero');
+  });
+
   test('needs evidence for a settlement', () => {
     for (const evidence of ['', '  ']) {
       expect(fault({ kind: 'markSettled', evidence })).toBe(
