@@ -99,9 +99,13 @@ export function batchActivities(deps: BatchDeps) {
         return countChunk(database, chunk);
       }),
 
-    /** Cancels the items not yet submitted to the rail, whichever workflow drives them. */
+    /**
+     * Cancels the items not yet submitted to the rail, whichever workflow drives them. Has no effect if the API has
+     * not recorded a cancellation, because anyone who can reach Temporal can send the same update.
+     */
     cancelChunk: (chunk: Chunk): Promise<void> =>
       longStep(async () => {
+        if ((await existingBatch(database, chunk.batchId)).canceledAt === null) return;
         const unsent = await itemsOf(database, chunk, ['pending', 'processing'], null);
         const canceled = await inGroups(deps, unsent, (sql, ids) =>
           cancelItems(sql, deps.factRules, ids),

@@ -86,8 +86,8 @@ export async function releaseChunk(sql: Sql, chunk: Chunk, forMs: number | null)
  * payout that settled long ago must not block those of the others. It leaves out pending payouts whose
  * batch has yet to be decided as a whole.
  *
- * Locks the chunk first. Facts that are being stored are then visible, and a fact stored later finds that
- * the payout has left the chunk and wakes the payout's own workflow.
+ * Locks the chunk first. A fact that is stored later finds that the payout has left the chunk, and wakes the
+ * payout's own workflow. One that is being stored may stay with the chunk, which the sweep wakes for it.
  */
 export async function handOverItems(
   sql: Sql,

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type Client,
   WithStartWorkflowOperation,
@@ -192,13 +193,19 @@ export function startBatch(client: Client, batchId: string): Promise<void> {
 }
 
 /**
- * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed, and waits
- * up to `limitMs` for that. Callers share one update: a run refuses an eleventh at a time, and one pass does.
+ * The ID of this process's update of each batch. A run accepts ten updates at a time, and one pass cancels all.
+ * Random, because whoever reaches Temporal could use a known one before the batch is canceled.
+ */
+const cancelUpdateId = randomUUID();
+
+/**
+ * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed,
+ * and waits until that is done, for `limitMs` at most.
  */
 export async function cancelBatchItems(client: Client, batchId: string, limitMs: number) {
   const options = batchOptions(batchId, batchId, { batchId });
   const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
-  const update = { updateId: 'cancel', startWorkflowOperation };
+  const update = { updateId: cancelUpdateId, startWorkflowOperation };
   await within(client, limitMs, () =>
     client.workflow.executeUpdateWithStart(cancelBatchUpdate, update),
   );

@@ -118,6 +118,7 @@ describe('a step delivers its events at once:', () => {
   it('a cancellation, by its workflow or by the submission that notices it', async () => {
     const worker = await openWorker();
     const canceled = await openBatch(worker);
+    await cancelBatch(test.database, canceled.chunk.batchId);
     expect(await worker.begunBy((all) => all.cancelChunk(canceled.chunk))).toEqual(canceled.ids);
     const { chunk, ids } = await openBatch(worker);
     await worker.begunBy((all) => all.acceptChunk({ ...chunk, workflowAgeMs }));

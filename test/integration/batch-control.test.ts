@@ -14,6 +14,7 @@ import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
 import { showPayout } from '../../src/cli/payout.js';
 import { connectDatabase, exactlyOne } from '../../src/db/client.js';
+import { cancelBatchUpdate } from '../../src/workflows/messages.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import {
@@ -329,9 +330,27 @@ describe('a canceled batch', () => {
     const payer = await openBatchPayer(system, 2_000n);
     const id = await payer.send([payer.item('plain')]);
     await untilBatch(payer.client, id);
-    const answer = await payer.client(`POST /v1/batches/${id}/cancel`);
+    const cancel = () => payer.client(`POST /v1/batches/${id}/cancel`, { idempotencyKey: id });
+    const answer = await cancel();
     expect(answer).toMatchObject({ status: 409, body: { code: 'batch_not_cancelable' } });
     expect(textOf(answer, 'received')).toBe('completed');
+    const repeated = [answer, await cancel()].map(({ headers }) =>
+      headers.get('idempotent-replayed'),
+    );
+    expect(repeated).toEqual([null, 'true']);
+  });
+
+  it('is one that its customer has canceled: an update from elsewhere has no effect', async () => {
+    const payer = await openBatchPayer(system, 4_000n);
+    const id = await sendPaused(system, payer, [payer.item('one'), payer.item('two')]);
+    await untilBatch(payer.client, id, ({ counts }) => counts['processing'] === 2);
+    await system.temporal.workflow.getHandle(id).executeUpdate(cancelBatchUpdate);
+    expect((await rowsOf(system, id)).map(({ status }) => status)).toEqual([
+      'processing',
+      'processing',
+    ]);
+    const canceled = await payer.client(`POST /v1/batches/${id}/cancel`);
+    expect(canceled).toMatchObject({ status: 200, body: { counts: { canceled: 2 } } });
   });
 });
 

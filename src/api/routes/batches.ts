@@ -181,24 +181,25 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (tooHeavy !== undefined) return refused(tooHeavy);
   const bound = await bindRequest(database, deps, request, { objectId: batch.id });
   if (isRefusal(bound)) return refused(bound);
-  if (batch.status === 'completed') return notCancelable(batch);
+  const { headers } = bound;
+  if (batch.status === 'completed') return { ...notCancelable(batch), headers };
   // From here on nothing more is submitted to the rail, even if this request fails.
   await cancelBatch(database, batch.id);
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
   if (batch.status !== 'canceled' && !(await tryTemporal(deps, object, cancelItems))) {
     const hint =
-      'Nothing more is sent to the bank; retrieve the batch in a moment to see each item.';
-    return { ...refused(refuse('service_unavailable', { hint })), object };
+      'Nothing more is sent to the bank. Cancel again to end the items at once; otherwise they end within 15 minutes.';
+    return { ...refused(refuse('service_unavailable', { hint })), object, headers };
   }
   const after = exactlyOne(await findBatch(database, request.account.id, batch.id));
   // Its last payout may have become final before anything could be canceled.
-  if (after.status === 'completed') return notCancelable(after);
+  if (after.status === 'completed') return { ...notCancelable(after), headers };
   const [counts, items] = await Promise.all([
     countItems(database, batch.id),
     statusesOfItems(database, batch.id),
   ]);
-  return { status: 200, body: canceledBatchObject(after, counts, items), headers: bound.headers };
+  return { status: 200, body: canceledBatchObject(after, counts, items), headers };
 }
 
 function notCancelable({ id, status }: BatchRow): Refused {
