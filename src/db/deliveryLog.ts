@@ -44,7 +44,7 @@ export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly At
       select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
         from delivery_attempts
        where event_id = d.event_id and endpoint_id = d.endpoint_id
-       order by at desc limit ${attemptsShown}) a
+       order by at desc limit ${attemptsShown}::int - (d.status = 'delivered')::int) a
      where d.event_id = ${eventId}
     union all
     select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null

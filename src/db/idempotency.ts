@@ -51,10 +51,10 @@ export async function findKeys(
   sql: Sql,
   accountId: string,
   keys: readonly string[],
-): Promise<readonly KeyBinding[]> {
+): Promise<readonly (KeyBinding & { readonly createdAt: Date })[]> {
   if (keys.length === 0) return [];
-  return sql<KeyBinding[]>`
-    select key, route, fingerprints, object_id, refusal from idempotency_keys
+  return sql<(KeyBinding & { readonly createdAt: Date })[]>`
+    select key, route, fingerprints, object_id, refusal, created_at from idempotency_keys
      where account_id = ${accountId} and key = any (${[...keys]})
        and (expires_at is null or expires_at > now())`;
 }

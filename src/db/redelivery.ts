@@ -65,9 +65,18 @@ export type Redelivery = {
   readonly hasMore: boolean;
 };
 
+/** The retry schedule takes 88 hours at most: how much older than a failure its event may be. */
+const scheduleMs = 4 * 24 * 60 * 60_000;
+
+/** An endpoint's failures count from when the first is recorded, at most 17 s after its attempt was claimed. */
+const recordedWithinMs = 20_000;
+
+/** Condition: a delivery failed for good, for an event since a time or by an attempt that was due since then. */
 const failedSince = (sql: Sql, endpointId: string, since: Date) => sql`
   endpoint_id = ${endpointId} and status in ('exhausted', 'canceled')
-  and event_id >= ${firstId('event', since.getTime())}`;
+  and event_id >= ${firstId('event', since.getTime() - scheduleMs)}
+  and (event_id >= ${firstId('event', since.getTime())}
+    or next_attempt_at >= ${new Date(since.getTime() - recordedWithinMs)})`;
 
 /** Counts the deliveries that `redeliverFailed` would make due at an endpoint of the account. */
 export async function countFailed(
@@ -92,7 +101,7 @@ export async function redeliverFailed(sql: Sql, endpointId: string, since: Date)
      order by event_id limit ${maximumRedelivered})`;
   await restart(sql, failed);
   const recent = sql`
-    endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime())}`;
+    endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime() - scheduleMs)}`;
   await expedite(sql, recent);
 }
 

@@ -290,6 +290,7 @@ describe('a list refuses', () => {
     ['/v1/webhook_endpoints?status=off', 'status', 'enabled'],
     ['/v1/events?type=payout.settle', 'type', 'Did you mean payout.settled?'],
     ['/v1/events?after=-1', 'after', 'sequence'],
+    ['/v1/events?after=0&created[gte]=2026-11-21', 'created[gte]', ''],
     ['/v1/events?after=0&type=payout.sent', 'type', 'left out'],
     ['/v1/balance_transactions?type=settled', 'type', 'Did you mean settle?'],
     ['/v1/balance_transactions?starting_after=7', 'starting_after', 'txn_'],

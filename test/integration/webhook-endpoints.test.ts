@@ -209,10 +209,26 @@ describe('the secret of an endpoint', () => {
       });
     const first = await create();
     expect(await create()).toMatchObject({ status: 201, body: first.body });
+    // As long ago for the key as for the secret, which one transaction has written.
     await system.database`
-      update webhook_endpoints set secret_since = now() - interval '61 minutes'
-       where id = ${textOf(first, 'id')}`;
+      with aged as (update webhook_endpoints set secret_since = secret_since - interval '61 minutes'
+                     where id = ${textOf(first, 'id')})
+      update idempotency_keys set created_at = created_at - interval '61 minutes'
+       where key = ${idempotencyKey}`;
     expect(await create()).toMatchObject({ status: 201, body: { ...first.body, secret: null } });
+  });
+
+  it('is shown to repeats of the request that made it, and to no earlier one', async () => {
+    const { client } = await openCaller();
+    const [made, rotated] = [crypto.randomUUID(), crypto.randomUUID()];
+    const json = { url: 'http://127.0.0.1:9/', events: ['*'] };
+    const create = () => client('POST /v1/webhook_endpoints', { json, idempotencyKey: made });
+    const id = textOf(await create(), 'id');
+    const rotate = () =>
+      client(`POST /v1/webhook_endpoints/${id}/rotate_secret`, { idempotencyKey: rotated });
+    const secret = textOf(await rotate(), 'secret');
+    expect((await rotate()).body).toMatchObject({ secret });
+    expect((await create()).body).toMatchObject({ secret: null });
   });
 
   it('can be rotated under load: a receiver that switches verifies every delivery', async () => {

@@ -111,6 +111,22 @@ describe('the log of an event', () => {
     expect(rows).toHaveLength(0);
   });
 
+  it('shows at most 20 attempts, the successful one included', async () => {
+    const { accountId, client, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 1);
+    const [row] = await system.database<{ eventId: string }[]>`
+      update deliveries set status = 'delivered', attempts = 1, last_status = 200,
+             last_attempt_at = now(), last_latency_ms = 5
+       where endpoint_id = ${endpoint} returning event_id`;
+    const eventId = row?.eventId ?? '';
+    await system.database`
+      insert into delivery_attempts (event_id, endpoint_id, at, latency_ms, http_status)
+      select ${eventId}, ${endpoint}, now() - make_interval(mins => n), 5, 200
+        from generate_series(1, 21) n`;
+    const shown = await client(`GET /v1/events/${eventId}/deliveries`);
+    expect(attempted.parse(shown.body).data[0].attempts).toHaveLength(20);
+  });
+
   it('is purged by a worker after 30 days', async () => {
     const { endpoint } = await openListener();
     const dayMs = 24 * 60 * 60_000;
@@ -271,6 +287,29 @@ describe('a redelivery', () => {
     expect(new Set(arrived)).toEqual(new Set(missing.map(({ event }) => event)));
     const shown = await client(`GET /v1/events/${missing[0]?.event ?? ''}/deliveries`);
     expect(attempted.parse(shown.body).data[0].attempt_count).toBe(1);
+  });
+
+  it('of what has failed since an outage began includes the event that it began with', async () => {
+    const { accountId, client, receiver, endpoint } = await openListener();
+    const path = `/v1/webhook_endpoints/${endpoint}`;
+    receiver.answerWith(410);
+    await recordEvents(system.database, accountId, 1);
+    await attempt(endpoint);
+    // The outage begins when its first failure is recorded, which is after the event.
+    const since = await eventually('the endpoint is disabled', 20_000, async () => {
+      const { body } = await client(`GET ${path}`);
+      return body['status'] === 'disabled' ? z.string().parse(body['failing_since']) : undefined;
+    });
+    receiver.answerWith(200);
+    await client(`POST ${path}`, { json: { status: 'enabled' } });
+    const [failed] = receiver.received;
+    const later = new Date(Date.parse(since) + 60_000).toISOString();
+    const none = await client(`POST ${path}/redeliver`, { json: { since: later } });
+    expect(none.body).toMatchObject({ pending: 0, has_more: false });
+    const redelivery = await client(`POST ${path}/redeliver`, { json: { since } });
+    expect(redelivery.body).toMatchObject({ has_more: false });
+    const again = await receiver.next((each) => each !== failed);
+    expect(again.body).toBe(failed?.body);
   });
 
   it('of an event is refused to a disabled or deleted endpoint, and does not wake it', async () => {

@@ -257,6 +257,18 @@ describe('a challenge', () => {
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
   });
 
+  it('is not sent by a request whose key belongs to another one', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver(rightly);
+    const { path } = await addEndpoint(client, receiver.url);
+    const idempotencyKey = crypto.randomUUID();
+    await client('POST /v1/beneficiaries', { json: beneficiary, idempotencyKey });
+    const verified = await client(`POST ${path}/verify`, { idempotencyKey });
+    expect(verified).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
+    expect(receiver.received).toEqual([]);
+    expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+  });
+
   it('is not sent to a refused address, about which nothing is revealed', async () => {
     const { client } = await openCaller();
     const { path } = await addEndpoint(client, 'http://localhost:9/guarded');

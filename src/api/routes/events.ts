@@ -7,7 +7,7 @@ import { attemptsAt, deliveriesOf } from '../../db/deliveryLog.js';
 import { feedEvents, findEvent, listEvents } from '../../db/events.js';
 import { redeliverEvent } from '../../db/redelivery.js';
 import { refuse } from '../../domain/refusal.js';
-import type { DecodedObject } from '../decoded.js';
+import { type DecodedObject, flatten } from '../decoded.js';
 import { runIdempotently } from '../idempotency.js';
 import { byIdIn, exclusive, listRoute } from '../listRoute.js';
 import {
@@ -33,7 +33,8 @@ function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListP
     const isBoth = payout !== undefined && batch !== undefined;
     return isBoth ? refused(exclusive('batch', 'payout')) : validated;
   }
-  const others = Object.keys(decoded).filter((name) => !/^(after|limit)$/.test(name));
+  const names = flatten(decoded).map(([name]) => name);
+  const others = names.filter((name) => !/^(after|limit)$/.test(name));
   if (others.length === 0) return validated;
   return refused(...others.map((name) => exclusive(name, 'after')));
 }

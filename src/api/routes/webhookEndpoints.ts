@@ -8,6 +8,7 @@ import {
 } from '../../contract/params.js';
 import { exactlyOne, type Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
+import { findKeys } from '../../db/idempotency.js';
 import {
   countWebhookEndpoints,
   deleteWebhookEndpoint,
@@ -52,13 +53,16 @@ const secretShownForMs = 60 * 60_000;
 
 type WithSecret = WebhookEndpointRow & { readonly secret: string | null };
 
-/** How the two routes that show a secret find and render an endpoint: a repeat shows it while it is new. */
-const showsSecret = ({ keyring }: ApiDeps) => ({
+/** How the two routes that show a secret find and render an endpoint: a repeat shows its own one while it is new. */
+const showsSecret = ({ keyring }: ApiDeps, { idempotencyKey: key = '' }: ApiRequest) => ({
   find: async (sql: Sql, accountId: string, id: string): Promise<WithSecret | undefined> => {
     const row = await findWebhookEndpoint(sql, accountId, id);
     if (row === undefined) return undefined;
-    const isNew =
-      row.deletedAt === null && Date.now() - row.secretSince.getTime() < secretShownForMs;
+    const madeAtMs = row.secretSince.getTime();
+    const [first] = await findKeys(sql, accountId, [key]);
+    // One transaction binds the key and makes the secret. A later rotation made another one.
+    const isOwn = first?.createdAt.getTime() === madeAtMs;
+    const isNew = row.deletedAt === null && isOwn && Date.now() - madeAtMs < secretShownForMs;
     const [secret = null] = isNew ? await webhookSecretsOf(sql, keyring, id) : [];
     return { ...row, secret };
   },
@@ -126,11 +130,13 @@ async function updateEndpoint(
 
 /**
  * Verifies an endpoint. An unanswered challenge does not use up the key: the repeat sends another one. A
- * disabled endpoint was verified before, and needs no challenge.
+ * disabled endpoint was verified before, and needs no challenge. A request whose key is used sends none either.
  */
 async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  const { account, idempotencyKey: key } = request;
   const row = await findLive(deps.database, request);
-  const failure = row?.status === 'unverified' ? await challenge(deps, row) : undefined;
+  const isUsed = key !== undefined && (await findKeys(deps.database, account.id, [key])).length > 0;
+  const failure = row?.status === 'unverified' && !isUsed ? await challenge(deps, row) : undefined;
   if (failure !== undefined) return failure;
   return runIdempotently(deps, request, {
     objectId: request.id,
@@ -153,7 +159,7 @@ async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const bound = await bindRequest(deps.database, deps, request, { objectId });
   if (isRefusal(bound)) return refused(bound);
   const outcome = await sendProbe(deps, row, 'test', bound.objectId);
-  if ('refusals' in outcome) return outcome;
+  if ('refusals' in outcome) return { ...outcome, headers: bound.headers };
   const body = { object: 'webhook_test', webhook_endpoint: row.id, ...outcome };
   return { status: 200, body, headers: bound.headers };
 }
@@ -180,7 +186,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
       return runIdempotently(deps, request, {
         objectId: id,
         status: 201,
-        ...showsSecret(deps),
+        ...showsSecret(deps, request),
         perform: async (sql) => {
           const refusal = refusedUrl(deps, params.url);
           if (refusal !== undefined) return refusal;
@@ -268,7 +274,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
       runIdempotently(deps, request, {
         objectId: request.id,
         status: 200,
-        ...showsSecret(deps),
+        ...showsSecret(deps, request),
         perform: async (sql) => {
           const row = await lockWebhookEndpoint(sql, request.account.id, request.id);
           if (row === undefined) return notFound(request);
