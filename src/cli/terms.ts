@@ -29,7 +29,8 @@ export async function setTerms(call: Call): Promise<void> {
     const typed = await termsTyped(sql, currency, flags, validFrom);
     const row = await insertTerms(sql, { ...typed, validFrom, validUntil });
     const terms = lineOf(row);
-    await recordCommand(sql, signature, `terms_${row.id}`, { kind: 'terms set', terms });
+    const subject = row.accountId ?? `terms_${row.id}`;
+    await recordCommand(sql, signature, subject, { kind: 'terms set', terms });
     return terms;
   });
   console.log(line);
@@ -82,9 +83,10 @@ async function accountOf(sql: Sql, { account }: Flags): Promise<string | null> {
 /** E.g. "EUR  fee 0.30 + 40 bp, at least 1.00, spread 50 bp, at most 1,000,000.00  from … (terms_2)". */
 function lineOf(row: TermsRow): string {
   const sum = (minor: bigint) => writtenMinor(minor, row.currency);
+  const of = row.accountId === null ? '' : ` for ${row.accountId}`;
   const until = row.validUntil === null ? '' : ` until ${row.validUntil.toISOString()}`;
   return (
-    `${row.currency}  fee ${sum(row.fixedMinor)} + ${row.basisPoints} bp, ` +
+    `${row.currency}${of}  fee ${sum(row.fixedMinor)} + ${row.basisPoints} bp, ` +
     `at least ${sum(row.minimumMinor)}, spread ${row.spreadBasisPoints} bp, ` +
     `at most ${sum(row.maximumMinor)}  ` +
     `from ${row.validFrom.toISOString()}${until} (terms_${row.id})`

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { accept } from '../../src/activities/acceptance.js';
 import { previewTerms, setTerms, showTerms } from '../../src/cli/terms.js';
 import { connectDatabase, exactlyOne, transaction } from '../../src/db/client.js';
+import { listAudit } from '../../src/db/operatorActions.js';
 import { findTermsAt } from '../../src/db/terms.js';
 import { chunkDriver } from '../../src/domain/batch.js';
 import { grossFor } from '../../src/domain/corridor.js';
@@ -278,6 +279,16 @@ describe('the command line', () => {
       outcome: 'done',
     });
     expect(lines).toEqual([done(listed[1]), done(listed[2])]);
+  });
+
+  it('names the account of its own terms, by which the audit log finds them', async () => {
+    const { account } = await createTestAccount(system.database);
+    const flags = { from: inFuture(hourMs), account: account.id, spread: '0' };
+    const terms = await printed(setTerms, 'EUR', flags);
+    expect(terms).toMatch(`EUR for ${account.id}  fee `);
+    const filter = { subject: account.id, operator: 'grace', since: undefined };
+    const entries = await listAudit(system.database, filter, 10);
+    expect(entries.map(({ command }) => command)).toEqual([{ kind: 'terms set', terms }]);
   });
 
   it('replaces scheduled terms by others from the same moment', async () => {
