@@ -91,11 +91,12 @@ async function runProgram(file: string, language: Language, text: string): Promi
     language === 'ts' ? programs : home,
     `docs-${file.slice(0, -3)}.${language}`,
   );
-  await writeFile(program, text);
+  // Beside the other programs, a payout may take longer than on a reader's machine.
+  await writeFile(program, text.replaceAll('wait=10', 'wait=30'));
   const env = { ...process.env, CORRIDOR_API_URL: system.apiUrl, CORRIDOR_API_KEY: apiKey };
   const command = { sh: 'bash', ts: process.execPath, py: python }[language];
   const flags = language === 'sh' ? ['-euo', 'pipefail'] : [];
-  const { stdout } = await run(command, [...flags, program], { cwd: home, env, timeout: 60_000 });
+  const { stdout } = await run(command, [...flags, program], { cwd: home, env, timeout: 110_000 });
   await rm(home, { recursive: true });
   return stdout;
 }

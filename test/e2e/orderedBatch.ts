@@ -90,7 +90,7 @@ export async function startOrderedBatch(
     accountId: account.id,
     receiver,
     untilSome: async (wanted) => {
-      await eventually(`${id} has items that are ${wanted}`, 60_000, () =>
+      await eventually(`${id} has items that are ${wanted}`, 180_000, () =>
         whenDatabaseAnswers(async () => {
           const rows = await database<{ status: PayoutStatus }[]>`
             select distinct status from payouts where batch_id = ${id}`;
