@@ -152,7 +152,9 @@ export function requiresParkedPayout(kind: OperatorCommand['kind']): boolean {
   return kind !== 'cancel' && kind !== 'correct';
 }
 
-type Parked = Pick<PayoutState, 'status' | 'attentionReason'>;
+type Parked = Pick<PayoutState, 'status' | 'attentionReason'> & {
+  readonly statusReason?: string | null;
+};
 
 /**
  * Whether a command needs a second person's approval: it corrects the books, or closes a case in which
@@ -166,12 +168,14 @@ export function needsApproval(
   euroCents: bigint | undefined,
   limitEuroCents: bigint,
 ): boolean {
-  const { status, attentionReason } = payout;
-  // On a returned payout, conflicting reports mean a second return, which two people book.
+  const { status, attentionReason, statusReason } = payout;
+  // On a returned payout, conflicting reports mean a second return, which two people book, unless it is returned
+  // because two people have reversed its settlement.
   const mayBePaid =
     attentionReason === 'amount_mismatch' ||
     attentionReason === 'paid_after_release' ||
-    (status !== 'returned' && hasConflictingReports(attentionReason));
+    ((status !== 'returned' || statusReason === 'corrected') &&
+      hasConflictingReports(attentionReason));
   if (command.kind === 'correct' || (endsCase(command) && endedUnpaid(status) && mayBePaid))
     return true;
   const isLarge = euroCents === undefined || euroCents > limitEuroCents;

@@ -283,6 +283,17 @@ describe('a second person', () => {
     expect(isNeeded('unexpected_failure')).toBe(false);
   });
 
+  test('has to approve the end of a dispute after a reversed settlement, but not after a return', () => {
+    const isNeeded = (statusReason: string) =>
+      needsApproval(
+        settle,
+        { status: 'returned', statusReason, attentionReason: 'contradiction' },
+        0n,
+        1_000n,
+      );
+    expect([isNeeded('corrected'), isNeeded('AC04')]).toEqual([true, false]);
+  });
+
   test('has to approve every correction of the books', () => {
     const reverse = { kind: 'correct', correction: { kind: 'reverse', entry: '1' } } as const;
     expect(needsApproval(reverse, sent, 0n, 1_000n)).toBe(true);
