@@ -60,10 +60,10 @@ const source = new Map([
  * - 40: purges, redeliveries, sign-ins, statements and request bodies that attacks found wrong
  * - 83: attempts in progress, shown without loading Temporal's client
  * - 43: the audit log as a command
- * - 21: disputes, proposals, redeliveries and cancellations that a review found wrong
+ * - 26: disputes, proposals, redeliveries and cancellations that a review found wrong
  * Removed since: 524, rules, types and messages that were stated twice.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_077 };
+const limits = { linesPerFile: 450, linesOfCode: 21_082 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */

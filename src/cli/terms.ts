@@ -29,8 +29,9 @@ export async function setTerms(call: Call): Promise<void> {
     const typed = await termsTyped(sql, currency, flags, validFrom);
     const row = await insertTerms(sql, { ...typed, validFrom, validUntil });
     const terms = lineOf(row);
-    const subject = row.accountId ?? `terms_${row.id}`;
-    await recordCommand(sql, signature, subject, { kind: 'terms set', terms });
+    const account = row.accountId === null ? {} : { account: row.accountId };
+    const command = { kind: 'terms set', terms, ...account };
+    await recordCommand(sql, signature, `terms_${row.id}`, command);
     return terms;
   });
   console.log(line);

@@ -10,6 +10,8 @@ export type KeyBinding = {
   readonly refusal: Refusal | null;
 };
 
+type BoundKey = KeyBinding & { readonly createdAt: Date };
+
 /** Number of days for which a route's keys are kept. Null, for routes that move money, means forever. */
 export type Retention = number | null;
 
@@ -51,9 +53,9 @@ export async function findKeys(
   sql: Sql,
   accountId: string,
   keys: readonly string[],
-): Promise<readonly (KeyBinding & { readonly createdAt: Date })[]> {
+): Promise<readonly BoundKey[]> {
   if (keys.length === 0) return [];
-  return sql<(KeyBinding & { readonly createdAt: Date })[]>`
+  return sql<BoundKey[]>`
     select key, route, fingerprints, object_id, refusal, created_at from idempotency_keys
      where account_id = ${accountId} and key = any (${[...keys]})
        and (expires_at is null or expires_at > now())`;

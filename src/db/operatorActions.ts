@@ -129,7 +129,7 @@ export async function listAudit(
   return sql<AuditRow[]>`
     select a.*, p.operator as proposer
       from operator_actions a left join operator_actions p on p.id = a.approves
-     where ${when(sql, subject, (id) => sql`a.subject_id = ${id}`)}
+     where ${when(sql, subject, (id) => sql`${id} in (a.subject_id, a.command ->> 'account')`)}
        and ${when(sql, operator, (name) => sql`a.operator = ${name}`)}
        and ${when(sql, since, (from) => sql`a.created_at >= ${new Date(from)}`)}
      order by a.created_at desc, a.id desc limit ${limit}`;

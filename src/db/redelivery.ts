@@ -65,16 +65,15 @@ export type Redelivery = {
   readonly hasMore: boolean;
 };
 
-/** The retry schedule takes 88 hours at most: how much older than a failure its event may be. */
-const scheduleMs = 4 * 24 * 60 * 60_000;
-
 /** An endpoint's failures count from when the first is recorded, at most 17 s after its attempt was claimed. */
 const recordedWithinMs = 20_000;
 
-/** Condition: a delivery failed for good, for an event since a time or by an attempt that was due since then. */
+/**
+ * Condition: a delivery failed for good, and its event has happened or its last or next attempt was due since a
+ * time. Its event may be much older, for example if it was redelivered.
+ */
 const failedSince = (sql: Sql, endpointId: string, since: Date) => sql`
   endpoint_id = ${endpointId} and status in ('exhausted', 'canceled')
-  and event_id >= ${firstId('event', since.getTime() - scheduleMs)}
   and (event_id >= ${firstId('event', since.getTime())}
     or next_attempt_at >= ${new Date(since.getTime() - recordedWithinMs)})`;
 
@@ -93,16 +92,14 @@ export async function countFailed(
   return rows.count;
 }
 
-/** Makes deliveries due again that failed for good at an enabled endpoint, for events since a time. */
+/** Makes deliveries due again that failed for good at an enabled endpoint since a time, and all pending ones. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
   await endPauses(sql, [endpointId]);
   const failed = sql`(d.event_id, d.endpoint_id) in (
     select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
      order by event_id limit ${maximumRedelivered})`;
   await restart(sql, failed);
-  const recent = sql`
-    endpoint_id = ${endpointId} and event_id >= ${firstId('event', since.getTime() - scheduleMs)}`;
-  await expedite(sql, recent);
+  await expedite(sql, sql`endpoint_id = ${endpointId}`);
 }
 
 /**

@@ -87,6 +87,10 @@ export const partlyReturned =
   'The rail returned only part of the amount. Use fail to accept that as final, or settle once the bank has ' +
   'shown that it paid.';
 
+const unrepeatable =
+  'The order cannot be sent again, so waiting changes nothing. Use retry, settle with evidence, or fail with ' +
+  'the --statement-date of a closed statement.';
+
 export const maybeTaken = 'The rail may have taken the payout: an operator has to find out.';
 
 /**
@@ -135,7 +139,7 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
         : undefined;
     case 'extendDeadline':
       if (!isInFlight(status)) return `${is}; there is nothing to wait for.`;
-      if (attentionReason === 'outcome_unknown') return maybeTaken;
+      if (attentionReason === 'outcome_unknown') return unrepeatable;
       return isDisputed ? conflicting : undefined;
   }
 }

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import {
   type Client,
   WithStartWorkflowOperation,
@@ -193,10 +193,12 @@ export function startBatch(client: Client, batchId: string): Promise<void> {
 }
 
 /**
- * The ID of this process's update of each batch. A run accepts ten updates at a time, and one pass cancels all.
- * Random, because whoever reaches Temporal could use a known one before the batch is canceled.
+ * Makes the ID of an update by which a batch is canceled: one for each batch and process, because a run accepts
+ * ten updates at a time and one pass cancels all. Whoever reaches Temporal cannot use it before.
  */
-const cancelUpdateId = randomUUID();
+const cancelUpdateSecret = randomBytes(32);
+const cancelUpdateId = (batchId: string) =>
+  createHmac('sha256', cancelUpdateSecret).update(batchId).digest('hex');
 
 /**
  * Has the workflow of a batch cancel the items not yet submitted to the rail, starting it if needed,
@@ -205,7 +207,7 @@ const cancelUpdateId = randomUUID();
 export async function cancelBatchItems(client: Client, batchId: string, limitMs: number) {
   const options = batchOptions(batchId, batchId, { batchId });
   const startWorkflowOperation = new WithStartWorkflowOperation('batch', options);
-  const update = { updateId: cancelUpdateId, startWorkflowOperation };
+  const update = { updateId: cancelUpdateId(batchId), startWorkflowOperation };
   await within(client, limitMs, () =>
     client.workflow.executeUpdateWithStart(cancelBatchUpdate, update),
   );

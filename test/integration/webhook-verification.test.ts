@@ -5,14 +5,16 @@ import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { listenOnAnyPort } from '../../sandbox/stack/ports.js';
+import { transaction } from '../../src/db/client.js';
 import { purgeProbes } from '../../src/db/webhookProbes.js';
 import { guardedLookups } from '../../src/webhooks/guard.js';
 import { createSender } from '../../src/webhooks/sender.js';
+import { eventually } from '../assertions/eventually.js';
 import { textsIn } from '../assertions/history.js';
 import { type ApiClient, createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
-import { createTestAccount } from '../servers/database.js';
+import { createTestAccount, untilLockWaits } from '../servers/database.js';
 import { startSecondApi } from '../servers/secondApi.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
@@ -141,7 +143,9 @@ async function addWithTestNotBegun(client: ApiClient) {
   await expect.poll(() => probesOf(added.id)).toHaveLength(3);
   receiver.answerAll();
   expect(await first).toMatchObject({ status: 200 });
-  expect(await second).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
+  const refused = await second;
+  expect(refused).toMatchObject({ status: 429, body: { code: 'too_many_in_flight' } });
+  expect(refused.headers.get('retry-after')).toBe('1');
   return { ...added, ...receiver, idempotencyKey };
 }
 
@@ -267,6 +271,37 @@ describe('a challenge', () => {
     expect(verified).toMatchObject({ status: 422, body: { code: 'idempotency_key_reused' } });
     expect(receiver.received).toEqual([]);
     expect(await client(`POST ${path}/verify`)).toMatchObject({ status: 200 });
+  });
+
+  it('is not replaced by a key that expires before it is bound again', async () => {
+    const { client } = await openCaller();
+    const receiver = await openReceiver((response) => response.writeHead(500).end());
+    const { path } = await addEndpoint(client, receiver.url);
+    const idempotencyKey = crypto.randomUUID();
+    await client('POST /v1/beneficiaries', { json: beneficiary, idempotencyKey });
+    await system.database`
+      update idempotency_keys set expires_at = now() + interval '1 second'
+       where key = ${idempotencyKey}`;
+    let others: Promise<unknown> = Promise.resolve();
+    let verifying: ReturnType<ApiClient> | undefined;
+    await transaction(system.database, async (sql) => {
+      await sql`lock table beneficiaries in exclusive mode`;
+      // As many writes as an account may make at a time, so that the verification waits behind them.
+      const adding = Array.from({ length: 12 }, () =>
+        client('POST /v1/beneficiaries', { json: beneficiary }),
+      );
+      others = Promise.all(adding);
+      await untilLockWaits(system.database, 'the others wait', 20_000);
+      verifying = client(`POST ${path}/verify`, { idempotencyKey });
+      await eventually('the key has expired', 20_000, async () => {
+        const expired = await system.database`
+          select from idempotency_keys where key = ${idempotencyKey} and expires_at <= clock_timestamp()`;
+        return expired.count === 1 ? true : undefined;
+      });
+    });
+    await others;
+    expect((await verifying)?.status).not.toBe(200);
+    expect(await statusOf(client, path)).toBe('unverified');
   });
 
   it('is not sent to a refused address, about which nothing is revealed', async () => {

@@ -189,7 +189,7 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
   if (batch.status !== 'canceled' && !(await tryTemporal(deps, object, cancelItems))) {
     const hint =
-      'Nothing more is sent to the bank. Cancel again to end the items at once; otherwise they end within 15 minutes.';
+      'Nothing more is sent to the bank. Cancel again to end the items at once; otherwise they end by themselves, usually within 15 minutes.';
     return { ...refused(refuse('service_unavailable', { hint })), object, headers };
   }
   const after = exactlyOne(await findBatch(database, request.account.id, batch.id));

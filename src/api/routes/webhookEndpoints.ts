@@ -142,6 +142,8 @@ async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answe
     objectId: request.id,
     status: 200,
     perform: async (sql) => {
+      // Its key has expired meanwhile, and the request is a new one, which does not use up the key.
+      if (row?.status === 'unverified' && isUsed) return refuse('service_unavailable');
       await enableVerified(sql, request.id, row?.url ?? '');
       const after = await findLive(sql, request);
       // Its URL was changed meanwhile, so the challenge was answered by another URL.
@@ -159,7 +161,8 @@ async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const bound = await bindRequest(deps.database, deps, request, { objectId });
   if (isRefusal(bound)) return refused(bound);
   const outcome = await sendProbe(deps, row, 'test', bound.objectId);
-  if ('refusals' in outcome) return { ...outcome, headers: bound.headers };
+  if ('refusals' in outcome)
+    return { ...outcome, headers: { ...outcome.headers, ...bound.headers } };
   const body = { object: 'webhook_test', webhook_endpoint: row.id, ...outcome };
   return { status: 200, body, headers: bound.headers };
 }
