@@ -62,7 +62,7 @@ export function operatorActivities(deps: OperatorDeps) {
 }
 
 async function operate(deps: OperatorDeps, input: OperateInput): Promise<CommandOutcome> {
-  const { database, factRules } = deps;
+  const { database } = deps;
   const { driver, id, actor, action } = input;
   const row = await readCase(deps, driver, id);
   const snapshots = row === undefined ? [] : [snapshotOf(row)];
@@ -77,7 +77,7 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
   const plan = await planOf(deps, row, actor, request);
   const decision = await decisionOf(deps, row, plan);
   return transaction(database, (sql) =>
-    write(sql, factRules, { ...input, row, request, plan, decision }),
+    write(sql, deps.factRules, { ...input, row, request, plan, decision }),
   );
 }
 
@@ -211,7 +211,9 @@ async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promis
   }
   const decision = await underLock(sql, now, plan, written.decision);
   if (decision.unparks === true && (hasUnreadReports(now) || !isSameCase(now, row))) {
-    throw retryLater('The payout or its case changed meanwhile; the command is evaluated again.');
+    throw retryLater(
+      'The payout was sent or its case changed meanwhile; the command is evaluated again.',
+    );
   }
   // Unparked first: a fact that needs an operator parks the payout again.
   if (decision.unparks === true) await unparkPayout(sql, id, decision.settleBy ?? null);

@@ -206,7 +206,7 @@ it('a cancellation that was checked before the submission began is checked again
   });
   await Promise.allSettled([canceled]);
   expect(await tracesOf(row)).toEqual(before);
-  await expect(canceled).rejects.toThrow('its case changed meanwhile');
+  await expect(canceled).rejects.toThrow('was sent or its case changed meanwhile');
 });
 
 it('a command that is repeated after a crash returns the first result and has no second effect', async () => {
