@@ -91,65 +91,69 @@ export const unverified = () =>
     hint: 'Verify it first: POST /v1/webhook_endpoints/:id/verify.',
   });
 
+type Ask = (url: string) => Refusal;
+
+/**
+ * Changes an endpoint, once per key. If `perform` asks for proof of a URL, sends it a challenge and, if that is
+ * answered, performs again with the URL as proven. The challenge takes seconds, so no transaction waits for it.
+ */
+async function changeWithProof(
+  deps: ApiDeps,
+  request: ApiRequest,
+  param: 'url' | undefined,
+  perform: (sql: Sql, ask: Ask, proven?: string) => Promise<WebhookEndpointRow | Refusal>,
+): Promise<Answer> {
+  const { account, id } = request;
+  let unproven: string | undefined;
+  const ask: Ask = (url) => {
+    unproven = url;
+    // Never returned to the caller. It ends the transaction without using up the key.
+    return refuse('service_unavailable');
+  };
+  const change = (proven?: string) =>
+    runIdempotently(deps, request, {
+      ...{ objectId: id, status: 200, ...shown },
+      perform: (sql) => perform(sql, ask, proven),
+    });
+  const answer = await change();
+  if (unproven === undefined) return answer;
+  const target = { accountId: account.id, id, url: unproven };
+  return (await challenge(deps, target, param)) ?? change(unproven);
+}
+
 /** Updates an endpoint. A new URL for a verified endpoint must answer a challenge first. */
-async function updateEndpoint(
+function updateEndpoint(
   deps: ApiDeps,
   request: ApiRequest,
   { api_version: apiVersion, ...changes }: z.infer<typeof webhookEndpointUpdateParams>,
 ): Promise<Answer> {
   const { account, id } = request;
   const { url, status } = changes;
-  let unproven: string | undefined;
-  const update = (proven?: string) =>
-    runIdempotently(deps, request, {
-      objectId: id,
-      status: 200,
-      perform: async (sql) => {
-        const refusal = refusedUrl(deps, url);
-        if (refusal !== undefined) return refusal;
-        const row = await lockWebhookEndpoint(sql, account.id, id);
-        if (row === undefined) return notFound(request);
-        if (row.status === 'unverified' && status !== undefined) return unverified();
-        const isKnown = row.status === 'unverified' || url === row.url || url === proven;
-        const isOwn = url === undefined || isOwnMachine(url, deps.webhookPolicy);
-        unproven = isKnown || isOwn ? undefined : url;
-        // Never returned to the caller. It ends the transaction without using up the key, because the
-        // challenge that follows takes seconds.
-        if (unproven !== undefined) return refuse('service_unavailable');
-        return exactlyOne(
-          await updateWebhookEndpoint(sql, account.id, id, { ...changes, apiVersion }),
-        );
-      },
-      ...shown,
-    });
-  const answer = await update();
-  if (unproven === undefined) return answer;
-  const target = { accountId: account.id, id, url: unproven };
-  return (await challenge(deps, target, 'url')) ?? update(unproven);
+  return changeWithProof(deps, request, 'url', async (sql, ask, proven) => {
+    const refusal = refusedUrl(deps, url);
+    if (refusal !== undefined) return refusal;
+    const row = await lockWebhookEndpoint(sql, account.id, id);
+    if (row === undefined) return notFound(request);
+    if (row.status === 'unverified' && status !== undefined) return unverified();
+    const isKnown = row.status === 'unverified' || url === row.url || url === proven;
+    const isOwn = url === undefined || isOwnMachine(url, deps.webhookPolicy);
+    if (!isKnown && !isOwn) return ask(url);
+    return exactlyOne(await updateWebhookEndpoint(sql, account.id, id, { ...changes, apiVersion }));
+  });
 }
 
 /**
  * Verifies an endpoint. An unanswered challenge does not use up the key: the repeat sends another one. A
- * disabled endpoint was verified before, and needs no challenge. A request whose key is used sends none either.
+ * disabled endpoint was verified before, and needs no challenge.
  */
-async function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
-  const { account, idempotencyKey: key } = request;
-  const row = await findLive(deps.database, request);
-  const isUsed = key !== undefined && (await findKeys(deps.database, account.id, [key])).length > 0;
-  const failure = row?.status === 'unverified' && !isUsed ? await challenge(deps, row) : undefined;
-  if (failure !== undefined) return failure;
-  return runIdempotently(deps, request, {
-    objectId: request.id,
-    status: 200,
-    perform: async (sql) => {
-      // Its key has expired meanwhile, and the request is a new one, which does not use up the key.
-      if (row?.status === 'unverified' && isUsed) return refuse('service_unavailable');
-      await enableVerified(sql, request.id, row?.url ?? '');
-      const after = await findLive(sql, request);
-      // Its URL was changed meanwhile, so the challenge was answered by another URL.
-      return after?.status === 'unverified' ? unverified() : (after ?? notFound(request));
-    },
-    ...shown,
+function verifyEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
+  return changeWithProof(deps, request, undefined, async (sql, ask, proven) => {
+    const row = await findLive(sql, request);
+    if (row?.status === 'unverified' && proven === undefined) return ask(row.url);
+    await enableVerified(sql, request.id, proven ?? '');
+    const after = await findLive(sql, request);
+    // Its URL was changed meanwhile, so the challenge was answered by another URL.
+    return after?.status === 'unverified' ? unverified() : (after ?? notFound(request));
   });
 }
 
