@@ -29,8 +29,7 @@ export async function setTerms(call: Call): Promise<void> {
     const typed = await termsTyped(sql, currency, flags, validFrom);
     const row = await insertTerms(sql, { ...typed, validFrom, validUntil });
     const terms = lineOf(row);
-    const account = row.accountId === null ? {} : { account: row.accountId };
-    const command = { kind: 'terms set', terms, ...account };
+    const command = { kind: 'terms set', terms, ...(row.accountId && { account: row.accountId }) };
     await recordCommand(sql, signature, `terms_${row.id}`, command);
     return terms;
   });

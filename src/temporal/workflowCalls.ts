@@ -192,11 +192,10 @@ export function startBatch(client: Client, batchId: string): Promise<void> {
   return wake(client, 'batch', batchOptions(batchId, batchId, { batchId }));
 }
 
-/**
- * Makes the ID of an update by which a batch is canceled: one for each batch and process, because a run accepts
- * ten updates at a time and one pass cancels all. Whoever reaches Temporal cannot use it before.
- */
+/** With it, whoever reaches Temporal cannot know the ID of an update before a batch is canceled. */
 const cancelUpdateSecret = randomBytes(32);
+
+/** One for each batch and process, because a run accepts ten updates at a time and one pass cancels all. */
 const cancelUpdateId = (batchId: string) =>
   createHmac('sha256', cancelUpdateSecret).update(batchId).digest('hex');
 

@@ -33,10 +33,9 @@ function readParams(decoded: DecodedObject): Validated<z.infer<typeof eventListP
     const isBoth = payout !== undefined && batch !== undefined;
     return isBoth ? refused(exclusive('batch', 'payout')) : validated;
   }
-  const names = flatten(decoded).map(([name]) => name);
-  const others = names.filter((name) => !/^(after|limit)$/.test(name));
+  const others = flatten(decoded).filter(([name]) => !/^(after|limit)$/.test(name));
   if (others.length === 0) return validated;
-  return refused(...others.map((name) => exclusive(name, 'after')));
+  return refused(...others.map(([name]) => exclusive(name, 'after')));
 }
 
 export const eventRoutes: readonly Route[] = [
