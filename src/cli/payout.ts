@@ -17,8 +17,7 @@ import { type Call, existing, requiredId } from './usage.js';
 
 /** Returns the commands that would be accepted for a payout now, by the same rules that decide them. */
 export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): readonly Offer[] {
-  const inSuspense = sumOn(entries, 'suspense', row.destinationCurrency ?? '');
-  return offersOf(standingOf(row), inSuspense !== 0n);
+  return offersOf(standingOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
 }
 
 /** Whether a proposal could still be executed: the books may have changed since it was made. */

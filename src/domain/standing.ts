@@ -161,10 +161,10 @@ export type Offer = { readonly command: string; readonly does: string };
 /**
  * Returns the commands that the payout's current state allows. The rail's answer may still prevent one.
  *
- * @param isInSuspense whether money of the payout is in suspense, which must be cleared before a
- *   confirmation can close the case
+ * @param suspenseMinor the payout's balance in suspense, which must be cleared before a confirmation can
+ *   close the case: below zero if the rail paid what nobody was charged for
  */
-export function offersOf(standing: Standing, isInSuspense: boolean): readonly Offer[] {
+export function offersOf(standing: Standing, suspenseMinor: bigint): readonly Offer[] {
   const { id, attentionReason } = standing;
   const offer = (command: string, does: string) => ({
     command: `corridor payouts ${command.replace(/^\S+/, `$& ${id}`)} --reason TEXT`,
@@ -172,14 +172,15 @@ export function offersOf(standing: Standing, isInSuspense: boolean): readonly Of
   });
   const closes = (['retryNow', 'markSettled', 'failAndRelease', 'extendDeadline'] as const)
     .filter((kind) => refusalOf(kind, standing) === undefined)
-    .filter((kind) => !isInSuspense || kind === 'extendDeadline')
+    .filter((kind) => suspenseMinor === 0n || kind === 'extendDeadline')
     .flatMap((kind) => resolving[kind](standing));
   const cancels =
     refusalOf('cancel', standing) === undefined && standing.status !== 'canceled'
       ? [['cancel', "cancels it on the customer's behalf, unless the bank already has the order"]]
       : [];
   const isOver = attentionReason !== null && !isInFlight(standing.status);
-  const corrections = isInSuspense ? [...clearing, correcting] : isOver ? [correcting] : [];
+  const clears = suspenseMinor < 0n ? clearing : [];
+  const corrections = suspenseMinor !== 0n || isOver ? [...clears, correcting] : [];
   const books = refusalOf('correct', standing) === undefined ? corrections : [];
   return [...closes, ...cancels, ...books].map(([command = '', does = '']) => offer(command, does));
 }
@@ -242,7 +243,8 @@ export function detailsOf(
 ): string {
   const { id, status, attentionReason, order, accountId } = standing;
   const wait = waitOf(standing);
-  const offers = offersOf(standing, attentionReason === 'paid_after_release');
+  // The workflow does not know the amount in suspense. Only a correction can leave more than zero there.
+  const offers = offersOf(standing, attentionReason === 'paid_after_release' ? -1n : 0n);
   return [
     `**${order}**, account \`${accountId}\``,
     attentionReason === null ? `Status: ${status}.` : `**Needs an operator: ${attentionReason}**`,

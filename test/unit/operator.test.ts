@@ -81,13 +81,15 @@ describe('the commands that an operator is offered', () => {
   test.each(standings)(
     'for $status, $attentionReason, $isSubmitted: none that would be refused',
     (at) => {
-      for (const isInSuspense of [true, false]) {
-        for (const { command } of offersOf(at, isInSuspense)) {
+      for (const suspenseMinor of [-1n, 0n, 1n]) {
+        for (const { command } of offersOf(at, suspenseMinor)) {
           const [, , verb = '', id] = command.split(' ');
           const kind = kindOf[verb];
           expect(id).toBe('po_1');
           expect(kind && refusalOf(kind, at)).toBeUndefined();
-          if (isInSuspense) expect(['settle', 'fail']).not.toContain(verb);
+          if (suspenseMinor !== 0n) expect(['settle', 'fail']).not.toContain(verb);
+          // Both are refused where nothing is missing.
+          if (suspenseMinor >= 0n) expect(['late-return', 'clear-suspense']).not.toContain(verb);
         }
       }
     },
@@ -96,7 +98,7 @@ describe('the commands that an operator is offered', () => {
   test.each(standings.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
     'for $status, $attentionReason, $isSubmitted: at least one, and who can end the wait',
     (at) => {
-      expect(offersOf(at, at.attentionReason === 'paid_after_release')).not.toEqual([]);
+      expect(offersOf(at, at.attentionReason === 'paid_after_release' ? 1n : 0n)).not.toEqual([]);
       expect(waitOf(at)?.who).toContain('an operator');
     },
   );
@@ -105,7 +107,7 @@ describe('the commands that an operator is offered', () => {
     'exclude those for parked payouts when the payout is not parked and %s',
     (status) => {
       const at = { id: 'po_1', status, attentionReason: null, isAccepted: true } as const;
-      const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, false);
+      const offers = offersOf({ ...at, isSubmitted: true, settleBy: null }, 0n);
       expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(
         status === 'processing' ? ['cancel'] : [],
       );
@@ -115,7 +117,7 @@ describe('the commands that an operator is offered', () => {
 
 test('waiting is no answer to an order that cannot be sent again', () => {
   const at = { id: 'po_1', status: 'processing', attentionReason: 'outcome_unknown' } as const;
-  const offers = offersOf({ ...at, isAccepted: true, isSubmitted: true, settleBy: null }, false);
+  const offers = offersOf({ ...at, isAccepted: true, isSubmitted: true, settleBy: null }, 0n);
   expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(['retry', 'settle', 'fail']);
 });
 
