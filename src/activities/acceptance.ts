@@ -4,7 +4,6 @@ import { lockBeneficiariesOf } from '../db/beneficiaries.js';
 import { exactlyOne, type Sql } from '../db/client.js';
 import { currentOpenings } from '../db/corridorOpenings.js';
 import { countUses, lockFundsOf, type OwnedEntry, postEntries } from '../db/ledger.js';
-import { payeeDelaysOf } from '../db/payeeDelays.js';
 import {
   type AcceptedPayout,
   findRetried,
@@ -17,7 +16,7 @@ import {
 } from '../db/payouts.js';
 import { lockQuotesOf, markQuotesUsed } from '../db/quotes.js';
 import { currentRatesFor, midOf } from '../db/rates.js';
-import { type PriceOrigin, priceOriginOf, termsOfPayouts } from '../db/terms.js';
+import { priceOriginOf, termsOfPayouts } from '../db/terms.js';
 import {
   type Acceptance,
   type Funds,
@@ -31,6 +30,7 @@ import { groupSize } from '../domain/batch.js';
 import { corridorOf, railNameOf, refuseUnroutable } from '../domain/corridor.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
+import { hasConflictingReports } from '../domain/payout.js';
 import { isRefusal } from '../domain/refusal.js';
 import { orderText } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
@@ -100,17 +100,18 @@ async function decideAll(
   return { rows: read.rows, decisions: fundAll(priced, funds) };
 }
 
+type Facts = Awaited<ReturnType<typeof readFacts>>;
+
 /** A pending payout with its price or refusal. A priced payout also has a rail and its rates. */
 type Priced = PricedPayout & {
   readonly row: LockedPayout;
   readonly rail: Rail | undefined;
-  readonly originOf: (acceptance: Acceptance) => PriceOrigin;
-  readonly beneficiaryVersion: number | undefined;
+  readonly facts: ReturnType<Facts['factsOf']>;
 };
 
 async function priceAll(
   { rails }: AcceptanceDeps,
-  { rows, factsOf, refusalOf, awaitsItsBatch }: Awaited<ReturnType<typeof readFacts>>,
+  { rows, factsOf, refusalOf, mustWait }: Facts,
   ids: readonly string[],
   workflowAgeMs: number,
 ): Promise<readonly Priced[]> {
@@ -120,16 +121,14 @@ async function priceAll(
     // Pricing 10,000 payouts takes a second or more: yield, so that heartbeats can be sent.
     if (index % groupSize === groupSize - 1) await setImmediate();
     const row = rowOf.get(id);
-    if (row?.status !== 'pending' || awaitsItsBatch(row)) continue;
+    if (row?.status !== 'pending' || mustWait(row)) continue;
     const rail = rails.get(railNameOf(row.mode) ?? '');
     const request = { ...row, ageMs: Math.max(Number(row.ageMs), workflowAgeMs) };
     const unroutable = rail === undefined ? refuseUnroutable(row.mode) : undefined;
     const facts = factsOf(row);
     // A refusal recorded when the payout was requested stands.
     const priced = row.refusal ?? refusalOf(row) ?? unroutable ?? priceOf(request, facts);
-    const { originOf, beneficiary } = facts;
-    const beneficiaryVersion = beneficiary?.version;
-    all.push({ id, row, request, priced, rail, originOf, beneficiaryVersion });
+    all.push({ id, row, request, facts, priced, rail });
   }
   return all;
 }
@@ -138,22 +137,23 @@ async function priceAll(
 function fundAll(all: readonly Priced[], funds: Funds): Decisions {
   const results = fundInOrder(all, funds);
   const decisions: Decisions = { accepted: [], refused: [], entries: [], quoteUses: [] };
-  for (const [index, { id, row, rail, originOf, beneficiaryVersion }] of all.entries()) {
+  for (const [index, { id, row, rail, facts }] of all.entries()) {
     const decided = results[index];
     if (decided === undefined) throw new Error(`${id} was not decided.`);
     if (isRefusal(decided)) {
       decisions.refused.push({ id, refusal: decided });
       continue;
     }
-    if (rail === undefined || beneficiaryVersion === undefined) {
+    if (rail === undefined || facts.beneficiary === undefined) {
       throw new Error(`${id} was accepted without a rail or a beneficiary.`);
     }
     const { settleWithinMs } = rail.limits;
-    const origin = originOf(decided);
+    const origin = facts.originOf(decided);
     decisions.entries.push(owned(row, acceptEntry(decided)));
     if (row.quoteId !== null) decisions.quoteUses.push({ quoteId: row.quoteId, payoutId: id });
-    const terms = { origin, beneficiaryVersion, rail: rail.name, settleWithinMs };
-    decisions.accepted.push({ id, acceptance: decided, ...terms });
+    const terms = { origin, rail: rail.name, settleWithinMs };
+    const beneficiaryVersion = facts.beneficiary.version;
+    decisions.accepted.push({ id, acceptance: decided, beneficiaryVersion, ...terms });
   }
   return decisions;
 }
@@ -166,17 +166,15 @@ async function readFacts(
   ids: readonly string[],
 ) {
   // One round trip: the statements are pipelined and run one after another.
-  const [rows, quotes, beneficiaries, rates, batches, terms, payeeDelays, openings] =
-    await Promise.all([
-      lockPayouts(sql, driver, ids),
-      lockQuotesOf(sql, ids),
-      lockBeneficiariesOf(sql, ids),
-      currentRatesFor(sql, deps.rateMaximumAgeMs, ids),
-      batchRatesOf(sql, ids),
-      termsOfPayouts(sql, ids),
-      payeeDelaysOf(sql, ids),
-      currentOpenings(sql),
-    ]);
+  const [rows, quotes, beneficiaries, rates, batches, terms, openings] = await Promise.all([
+    lockPayouts(sql, driver, ids),
+    lockQuotesOf(sql, ids),
+    lockBeneficiariesOf(sql, ids),
+    currentRatesFor(sql, deps.rateMaximumAgeMs, ids),
+    batchRatesOf(sql, ids),
+    termsOfPayouts(sql, ids),
+    currentOpenings(sql),
+  ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.payoutId, quote]));
   const beneficiaryOf = new Map(beneficiaries.map((found) => [found.payoutId, found]));
   const batchRates = new Map(batches.map((batch) => [batch.id, batch.rates]));
@@ -201,15 +199,16 @@ async function readFacts(
   const undecided = new Set(batches.flatMap(({ id, isUndecided }) => (isUndecided ? [id] : [])));
   return {
     rows,
-    // If it were decided alone, it could be paid while the rest of its batch is refused.
-    awaitsItsBatch: ({ batchId }: PayoutRow) => driver !== null && undecided.has(batchId ?? ''),
+    // If decided alone, it could be paid while the rest of its batch is refused. One on which the rail has
+    // reported could be refused although it was paid, so two people decide.
+    mustWait: ({ batchId, attentionReason }: PayoutRow) =>
+      driver !== null && (undecided.has(batchId ?? '') || hasConflictingReports(attentionReason)),
     refusalOf: ({ id }: PayoutRow) => retried && refuseRetry(id, retried),
     factsOf: (row: PayoutRow) => {
       const quote = quoteOf.get(row.id);
       return {
         quote: quote && { ...quote, rate: parseRate(quote.rate), mid: parseRate(quote.mid) },
         beneficiary: beneficiaryOf.get(row.id),
-        payeeDelays,
         openings,
         pairOf: (source: string, destination: string) => pairFor(row, source, destination),
         originOf: ({ sourceCurrency, destinationCurrency }: Acceptance) =>

@@ -92,13 +92,19 @@ export async function changeState(call: Call, state: AccountState): Promise<void
     await recordCommand(sql, signature, id, { kind: `account ${state}` });
   });
   console.log(`${id} is ${state}.`);
-  if (state !== 'frozen') return;
-  // Only after the commit: waiting inside the transaction could deadlock with those decisions.
+  if (state === 'frozen') await untilDecided(call, id);
+}
+
+/**
+ * Waits until the decisions have ended that may not have seen a change of the account. Call it only after
+ * the commit: waiting inside the transaction could deadlock with those decisions.
+ */
+export async function untilDecided({ database }: Call, accountId: string): Promise<void> {
   try {
-    await awaitDecisions(call.database, id);
+    await awaitDecisions(database, accountId);
   } catch (error) {
     if (!isOutage(error)) throw error;
-    console.log('Decisions already in progress may still accept payouts.');
+    console.error('Decisions already in progress may still accept payouts.');
   }
 }
 

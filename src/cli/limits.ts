@@ -2,9 +2,10 @@ import { findAccount } from '../db/accounts.js';
 import { transaction } from '../db/client.js';
 import { findFunds, setLimits } from '../db/ledger.js';
 import { recordCommand } from '../db/operatorActions.js';
-import { endPayeeDelay, findPayeeDelays, setPayeeDelay } from '../db/payeeDelays.js';
+import { endPayeeDelay, setPayeeDelay } from '../db/payeeDelays.js';
 import { writtenHours } from '../domain/limits.js';
 import { writtenMinor } from '../domain/money.js';
+import { untilDecided } from './account.js';
 import { countOf, currencyOf, sumOf } from './amounts.js';
 import { printJson } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
@@ -39,13 +40,9 @@ export async function changeLimits(call: Call): Promise<void> {
 export async function showLimits(call: Call): Promise<void> {
   const id = requiredId('account', call);
   existing('account', id, await findAccount(call.database, id));
-  const { database } = call;
-  const [{ standings }, delays] = await Promise.all([
-    findFunds(database, id),
-    findPayeeDelays(database, id),
-  ]);
-  if (call.isJson) return printJson({ limits: Object.fromEntries(standings), newPayee: delays });
-  if (standings.size + delays.length === 0) console.log('No limits.');
+  const { standings, payeeDelays: newPayee } = await findFunds(call.database, id);
+  if (call.isJson) return printJson({ limits: Object.fromEntries(standings), newPayee });
+  if (standings.size + newPayee.length === 0) console.log('No limits.');
   for (const [currency, limits] of standings) {
     for (const { period, destination, limitMinor, usedMinor, resetsAt } of limits) {
       const pair = destination === null ? currency : `${currency} to ${destination}`;
@@ -54,7 +51,7 @@ export async function showLimits(call: Call): Promise<void> {
       console.log(`${pair}  ${limit} a ${period}${use}`);
     }
   }
-  for (const { currency, aboveMinor, hours } of delays) {
+  for (const { currency, aboveMinor, hours } of newPayee) {
     const above = writtenMinor(aboveMinor, currency);
     const age = `less than ${writtenHours(hours)} old`;
     console.log(`${currency}  ${above} a payout to a beneficiary ${age}`);
@@ -78,6 +75,7 @@ export async function changePayeeDelay(call: Call): Promise<void> {
     const command = { kind: 'limits new-payee', currency, above, hours: `${hours}` };
     await recordCommand(sql, signature, accountId, command);
   });
+  await untilDecided(call, accountId);
   await showLimits(call);
 }
 

@@ -3,6 +3,7 @@ import { type Entry, type PostedEntry, type Posting, transfersOf } from '../doma
 import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
+import { findPayeeDelays, payeeDelaysOf } from './payeeDelays.js';
 
 /** An entry with the customer it belongs to. `payoutId` is null only for funding. */
 export type OwnedEntry = {
@@ -88,18 +89,28 @@ type FundsRow = Omit<UsedLimits, 'destination'> &
  * account may send. A currency without a row has nothing available.
  */
 export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promise<Funds> {
-  const rows = await sql<FundsRow[]>`select * from lock_funds(${payoutIds}) order by currency`;
-  return fundsOf(rows);
+  // Pipelined: the second statement runs after the first and sees the rules as they are under the lock.
+  const [rows, payeeDelays] = await Promise.all([
+    lockFunds(sql, payoutIds),
+    payeeDelaysOf(sql, payoutIds),
+  ]);
+  return { ...fundsOf(rows), payeeDelays };
 }
+
+// Asynchronous, as a bare statement would be sent after those of the functions beside it.
+const lockFunds = async (sql: Sql, payoutIds: readonly string[]) =>
+  sql<FundsRow[]>`select * from lock_funds(${payoutIds}) order by currency`;
 
 /** Returns how much an account may send, without locking. */
 export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
-  const rows = await sql<FundsRow[]>`
-    select * from account_funds where account_id = ${accountId} order by currency`;
-  return fundsOf(rows);
+  const [rows, payeeDelays] = await Promise.all([
+    sql<FundsRow[]>`select * from account_funds where account_id = ${accountId} order by currency`,
+    findPayeeDelays(sql, accountId),
+  ]);
+  return { ...fundsOf(rows), payeeDelays };
 }
 
-function fundsOf(rows: readonly FundsRow[]): Funds {
+function fundsOf(rows: readonly FundsRow[]): Omit<Funds, 'payeeDelays'> {
   const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
   const standings = new Map(
     [...Map.groupBy(rows, ({ currency }) => pairIn(currency)[0])].flatMap(([currency, of]) => {

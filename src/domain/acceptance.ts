@@ -51,7 +51,6 @@ export type LockedQuote = Acceptance & {
 export type PriceFacts = {
   readonly quote: LockedQuote | undefined;
   readonly beneficiary: (PayeeDetails & { readonly currency: string }) | undefined;
-  readonly payeeDelays: readonly PayeeDelay[];
   readonly openings: readonly Opening[];
   readonly pairOf: (source: string, destination: string) => Pick<PriceRequest, 'mid' | 'corridor'>;
 };
@@ -80,24 +79,25 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
       received: destinationCurrency,
     });
   }
-  const { payeeDelays, beneficiary } = facts;
-  return refuseNewPayee(payeeDelays, priced, beneficiary, payingParam(request)) ?? priced;
+  return priced;
 }
 
 /** A payout after the first half of the decision, or one that had already been refused. */
 export type PricedPayout = {
   readonly id: string;
   readonly request: PayoutRequest;
+  readonly facts: Pick<PriceFacts, 'beneficiary'>;
   readonly priced: Acceptance | Refusal;
 };
 
-/** The state, balances and limits that determine how much an account may send. */
+/** The state, balances and limits that determine how much an account may send, and to whom. */
 export type Funds = {
   readonly state: AccountState;
   /** Available balance by source currency, in minor units. */
   readonly available: ReadonlyMap<string, bigint>;
   /** Limits by source currency, including those of its corridors. Currencies without limits are absent. */
   readonly standings: ReadonlyMap<string, readonly LimitUse[]>;
+  readonly payeeDelays: readonly PayeeDelay[];
 };
 
 /**
@@ -109,13 +109,13 @@ export type Funds = {
  */
 export function fundInOrder(
   payouts: readonly PricedPayout[],
-  { state, available, standings }: Funds,
+  { state, available, standings, payeeDelays }: Funds,
 ): readonly (Acceptance | Refusal)[] {
   const stopped = refuseState(state);
   const left = new Map(available);
   const takenTo = new Map<string, bigint>();
   const usedBy = new Map<string, string>();
-  return payouts.map(({ id, request, priced }) => {
+  return payouts.map(({ id, request, facts, priced }) => {
     if (isRefusal(priced)) return priced;
     if (stopped !== undefined) return stopped;
     const earlier = usedBy.get(request.quoteId ?? '');
@@ -128,7 +128,10 @@ export function fundInOrder(
       ofCorridor: takenTo.get(corridor) ?? 0n,
     };
     const limits = standings.get(sourceCurrency) ?? [];
-    const overLimit = refuseOverLimit(limits, priced, takenMinor, payingParam(request));
+    const param = payingParam(request);
+    const overLimit =
+      refuseNewPayee(payeeDelays, priced, facts.beneficiary, param) ??
+      refuseOverLimit(limits, priced, takenMinor, param);
     if (overLimit !== undefined) return overLimit;
     if (availableMinor < priced.sourceMinor) return lacksFunds(request, priced, availableMinor);
     left.set(sourceCurrency, availableMinor - priced.sourceMinor);

@@ -102,21 +102,24 @@ export function writtenHours(hours: number): string {
 export function refuseNewPayee(
   delays: readonly PayeeDelay[],
   { sourceCurrency, sourceMinor }: Debit,
-  { since, ageMs }: PayeeDetails,
+  beneficiary: PayeeDetails | undefined,
   param: string,
 ): Refusal | undefined {
   const delay = delays.find(({ currency }) => currency === sourceCurrency);
-  const waitMs = (delay?.hours ?? 0) * 60 * 60 * 1000;
-  if (delay === undefined || sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
+  if (delay === undefined || beneficiary === undefined) return undefined;
+  const { since, ageMs } = beneficiary;
+  const waitMs = delay.hours * 60 * 60 * 1000;
+  if (sourceMinor <= delay.aboveMinor || ageMs >= waitMs) return undefined;
   const amount = (minor: bigint) => formatSum(minor, sourceCurrency);
   const until = new Date(since.getTime() + waitMs).toISOString();
   const isNone = delay.aboveMinor === 0n;
+  const old = writtenHours(delay.hours);
   const most = isNone ? 'no payout' : `at most ${amount(delay.aboveMinor)}`;
   return refuse('limit_exceeded', {
     param,
     expected: `${most} until ${until}`,
     received: amount(sourceMinor),
-    detail: `The beneficiary was added or updated less than ${writtenHours(delay.hours)} ago: until ${until} it can receive ${most}${isNone ? '' : ' a payout'}.`,
-    hint: isNone ? 'Wait until then.' : 'Send less, or wait until then.',
+    detail: `The beneficiary was added or updated less than ${old} ago: until ${until} it can receive ${most}${isNone ? '' : ' a payout'}.`,
+    hint: `${isNone ? 'Wait' : 'Send less, or wait'} until the beneficiary's details are ${old} old.`,
   });
 }

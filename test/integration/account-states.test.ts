@@ -182,15 +182,18 @@ describe('a frozen account', () => {
     const options = { url: system.databaseUrl, poolSize: 1, applicationName: 'test' };
     const database = connectDatabase({ ...options, lockTimeoutMs: 100 });
     const log = vi.spyOn(console, 'log').mockReturnValue(undefined);
+    // Not among the output, which may be JSON.
+    const warn = vi.spyOn(console, 'error').mockReturnValue(undefined);
     await transaction(system.database, async (sql) => {
       await sql`select from ledger_balances where account_id = ${account.id} for no key update`;
       await changeState(called({ database }, account.id), 'frozen');
     });
-    expect(log.mock.calls.flat()).toEqual([
-      `${account.id} is frozen.`,
+    expect(log.mock.calls.flat()).toEqual([`${account.id} is frozen.`]);
+    expect(warn.mock.calls.flat()).toEqual([
       'Decisions already in progress may still accept payouts.',
     ]);
     log.mockRestore();
+    warn.mockRestore();
     await database.end({ timeout: 5 });
     expect(await findAccount(system.database, account.id)).toMatchObject({ state: 'frozen' });
   });

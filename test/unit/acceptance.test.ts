@@ -62,7 +62,6 @@ const mids: Readonly<Record<string, Rate>> = {
 const facts: Facts = {
   quote,
   beneficiary: receiving('EUR'),
-  payeeDelays: [],
   openings: [],
   pairOf: (source, destination) => ({
     mid: mids[`${source} to ${destination}`],
@@ -298,12 +297,14 @@ describe('payouts in the order of their request', () => {
     id,
     request: { ...live, quoteId },
     priced: { ...quote, sourceMinor },
+    facts: { beneficiary: undefined },
   });
   const codesOf = (payouts: readonly ReturnType<typeof of>[], availableMinor: bigint) =>
     fundInOrder(payouts, {
       state: 'open',
       available: new Map([['USD', availableMinor]]),
       standings: new Map(),
+      payeeDelays: [],
     }).map((decided) => (isRefusal(decided) ? decided.code : 'accepted'));
 
   test('are accepted as long as the balance left by the earlier ones covers them', () => {

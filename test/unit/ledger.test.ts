@@ -379,7 +379,6 @@ class Accept implements Operation {
         {
           quote: undefined,
           beneficiary: { currency: destinationCurrency, since: new Date(0), ageMs: 1n },
-          payeeDelays: [],
           openings: [],
           pairOf: (source, destination) => ({
             mid: midOf(source, destination),

@@ -184,6 +184,7 @@ test('payouts of one decision share what a limit has left', () => {
     state: 'open',
     available: new Map([['USD', 1_000_000n]]),
     standings: new Map([['USD', standings]]),
+    payeeDelays: [],
   });
   expect(results.map((each) => (isRefusal(each) ? each.received : 'accepted'))).toEqual([
     'accepted',
@@ -205,6 +206,7 @@ test('payouts of one decision share what the limit of their corridor has left', 
       state: 'open',
       available: new Map([['USD', 1_000_000n]]),
       standings: new Map([['USD', standingsOf([limits, to], new Date('2026-12-01T10:00:00Z'))]]),
+      payeeDelays: [],
     },
   );
   expect(results.map((each) => (isRefusal(each) ? each.expected : 'accepted'))).toEqual([
@@ -236,6 +238,7 @@ test('no more is ever accepted than the limits and the balance have left', () =>
           state: 'open',
           available: new Map([['USD', balance]]),
           standings: new Map([['USD', standings]]),
+          payeeDelays: [],
         };
         const results = fundInOrder(amounts.map(payoutOf), funds);
         const taken = results.map((result) => (isRefusal(result) ? 0n : result.sourceMinor));
@@ -274,6 +277,7 @@ function payoutOf(sourceMinor: bigint, index: number) {
       ...{ ...terms, quoteId: null, beneficiaryId: 'bnf_1', amount: sourceMinor },
       ...{ batchId: null, ageMs: 0 },
     },
+    facts: { beneficiary: undefined },
     priced: { ...terms, ...amounts, amount: sourceMinor, midValueMinor: 1n, rate, mid: rate },
   };
 }

@@ -7,7 +7,6 @@ import {
 import { accountParams } from '../../contract/params.js';
 import { findAccount, setApiVersion } from '../../db/accounts.js';
 import { findFunds } from '../../db/ledger.js';
-import { findPayeeDelays } from '../../db/payeeDelays.js';
 import { runIdempotently } from '../idempotency.js';
 import { type Route, route } from '../route.js';
 
@@ -30,14 +29,11 @@ export const accountRoutes: readonly Route[] = [
     answers: { 200: 'limit_list' },
     // At most four per currency and three per corridor, depending on what an operator has set.
     handle: async ({ database }, { account }) => {
-      const [{ standings }, delays] = await Promise.all([
-        findFunds(database, account.id),
-        findPayeeDelays(database, account.id),
-      ]);
+      const { standings, payeeDelays } = await findFunds(database, account.id);
       const limits = [...standings].flatMap(([currency, each]) =>
         each.map((standing) => limitObject(currency, standing)),
       );
-      return { status: 200, body: listObject([...limits, ...delays.map(payeeDelayObject)]) };
+      return { status: 200, body: listObject([...limits, ...payeeDelays.map(payeeDelayObject)]) };
     },
   },
   route({

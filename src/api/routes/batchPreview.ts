@@ -3,7 +3,6 @@ import type { BatchItemParams, BatchParams } from '../../contract/params.js';
 import { findReceivers } from '../../db/beneficiaries.js';
 import { findKeys } from '../../db/idempotency.js';
 import { findFunds } from '../../db/ledger.js';
-import { findPayeeDelays } from '../../db/payeeDelays.js';
 import { findQuotes, type QuoteRow } from '../../db/quotes.js';
 import { currentRates, midOf } from '../../db/rates.js';
 import { currentTerms } from '../../db/terms.js';
@@ -40,8 +39,9 @@ export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: B
     // Its key has already created a payout, so there is nothing to decide.
     if (before !== undefined && 'payoutId' in before) continue;
     const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
-    const price = isRouted ? priceOf(order, factsOf(item.params)) : refuseUnroutable(account.mode);
-    priced.push({ id: item.payoutId, request: order, priced: before?.refusal ?? price });
+    const facts = factsOf(item.params);
+    const price = isRouted ? priceOf(order, facts) : refuseUnroutable(account.mode);
+    priced.push({ id: item.payoutId, request: order, facts, priced: before?.refusal ?? price });
   }
   const results = fundInOrder(priced, funds);
   const resultOf = new Map(priced.map(({ id }, index) => [id, results[index]]));
@@ -67,16 +67,14 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const quoteIds = named(({ params }) => params.quote);
   const beneficiaryIds = named(({ params }) => params.beneficiary);
   const keysSent = named(({ key }) => key?.key);
-  const [quotes, beneficiaries, funds, rates, { terms, openings }, keys, payeeDelays] =
-    await Promise.all([
-      findQuotes(database, accountId, quoteIds),
-      findReceivers(database, accountId, beneficiaryIds),
-      findFunds(database, accountId),
-      currentRates(database, deps.rateMaximumAgeMs[request.account.mode]),
-      currentTerms(database, accountId),
-      findKeys(database, accountId, keysSent),
-      findPayeeDelays(database, accountId),
-    ]);
+  const [quotes, beneficiaries, funds, rates, { terms, openings }, keys] = await Promise.all([
+    findQuotes(database, accountId, quoteIds),
+    findReceivers(database, accountId, beneficiaryIds),
+    findFunds(database, accountId),
+    currentRates(database, deps.rateMaximumAgeMs[request.account.mode]),
+    currentTerms(database, accountId),
+    findKeys(database, accountId, keysSent),
+  ]);
   const quoteOf = new Map(quotes.map((quote) => [quote.id, quote]));
   const usable = beneficiaries.filter(({ deletedAt }) => deletedAt === null);
   const beneficiaryOf = new Map(usable.map((row) => [row.id, row]));
@@ -86,7 +84,6 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
     factsOf: (params: BatchItemParams): PriceFacts => ({
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),
-      payeeDelays,
       openings,
       pairOf: (source, destination) => ({
         mid: midOf(rates, source, destination),
