@@ -174,7 +174,7 @@ function* finishObject(branch: Branch, name: string, problems: Refusal[]): Steps
   const paramOf = (key: string) => (name === '' ? key : `${name}[${key}]`);
   const extra = [...branch.children.keys()][maxNames];
   if (extra !== undefined && problems.length < maxProblems) {
-    problems.push(refuseParam(paramOf(extra), `at most ${maxNames} names side by side`));
+    problems.push(refuseParam(paramOf(extra), `left out: an object has at most ${maxNames} names`));
   }
   for (const [key, child] of branch.children) {
     object[key] = typeof child === 'string' ? child : yield* finish(child, paramOf(key), problems);

@@ -147,7 +147,6 @@ export function recordOnce(
  * a key of the same account.
  */
 const openFields: readonly string[] = ['type', 'name', 'country', 'currency'];
-const storing = 'POST /v1/beneficiaries';
 
 /** Returns how a request differs from the first one with its key, or undefined if it does not. */
 export function differenceOf(
@@ -166,7 +165,8 @@ export function differenceOf(
     (name) => now.fingerprints[name] !== first.fingerprints[name],
   );
   if (different.length === 0) return undefined;
-  const isOpen = (name: string) => !first.route.startsWith(storing) || openFields.includes(name);
+  const isStoring = first.route.includes(' /v1/beneficiaries');
+  const isOpen = (name: string) => !isStoring || openFields.includes(name);
   const shown = different.slice(0, 20).map((name) => (isOpen(name) ? name : 'account details'));
   return refuse('idempotency_key_reused', {
     // The reused key is one error, however many parameters differ. It names a `param` only if just one does.
@@ -231,9 +231,10 @@ export async function runIdempotently<Row extends object>(
     const result = await creation.perform(sql);
     if (!isRefusal(result)) return { status, body: render(result) };
     if (key === undefined) return refused(result);
-    // A failure of the service itself does not use up the key, nor does an object that does not exist.
+    // A failure of the service itself does not use up the key, nor does a malformed request, nor one for an
+    // object that does not exist.
     const { status: refusedWith } = meaningOf(result.code);
-    if (refusedWith >= 500 || refusedWith === 404) {
+    if (refusedWith >= 500 || refusedWith === 400 || refusedWith === 404) {
       await deleteKey(sql, account.id, key);
       return refused(result);
     }

@@ -292,9 +292,9 @@ function decodePosted(route: Route, ctx: Koa.Context): Promise<Decoding> {
   const isChunked = ctx.get('Transfer-Encoding') !== '';
   const hasBody = isChunked || !['', '0'].includes(ctx.get('Content-Length'));
   const isUnread = !Buffer.isBuffer(ctx.request.body) && hasBody;
-  // A body without a Content-Type was not read at all, and is refused for that.
-  const [bytes, type] = isUnread ? [Buffer.from('-'), ''] : [bytesOf(ctx), ctx.get('Content-Type')];
-  return inSlices(decodeInSteps(bytes, type, route.acceptsLineFormats, route));
+  // A body without a Content-Type, or with a malformed one, was not read at all, and is refused for that.
+  const bytes = isUnread ? Buffer.from('-') : bytesOf(ctx);
+  return inSlices(decodeInSteps(bytes, ctx.get('Content-Type'), route.acceptsLineFormats, route));
 }
 
 /** Delay of a refusal. It is shorter than any Retry-After, so it costs a client that waits nothing. */

@@ -287,7 +287,7 @@ export const redeliverFailedParams = z
     path: ['since'],
     error: `${timeExpected}, or both from_sequence and to_sequence`,
   })
-  .refine(({ from_sequence: from = 0n, to_sequence: to = from }) => isRange(from, to), {
+  .refine(({ from_sequence: from, to_sequence: to }) => !from || !to || isRange(from, to), {
     path: ['to_sequence'],
     error: `at least from_sequence, and less than from_sequence + ${maximumRedelivered.toLocaleString('en')}`,
   });

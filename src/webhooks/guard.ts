@@ -59,7 +59,7 @@ export function expectedOfWebhookUrl(url: string, policy: UrlPolicy): string | u
   }
   if (username !== '' || password !== '') return 'a URL without user name and password';
   if (url.includes('#')) return 'a URL without a fragment';
-  if (!policy.allowInsecure && !securePorts.includes(port)) return 'port 443 or 8443';
+  if (!policy.allowInsecure && !securePorts.includes(port)) return 'a URL with port 443 or 8443';
   // The URL parser has normalised every notation of an IPv4 address, such as 0x7f.1.
   if (!policy.allowPrivateAddresses && isIP(bare(hostname)) !== 0) {
     return 'a host name, not an IP address';

@@ -420,6 +420,11 @@ describe('a body is refused that', () => {
     ['is in Latin-1', { body: good, contentType: `${json}; charset=iso-8859-1` }, unsupported],
     ['has no content type', { body: new TextEncoder().encode(good) }, unsupported],
     [
+      'has a malformed content type',
+      { body: good, contentType: `${json}, ${json}` },
+      { ...unsupported, detail: `not "${json}, ${json}"` },
+    ],
+    [
       'is JSON and not UTF-8',
       {
         body: Uint8Array.from([...Buffer.from('{"amount":"'), 0xff, 0x22, 0x7d]),

@@ -88,6 +88,21 @@ describe('an update', () => {
     expect(unwritable.body).toMatchObject({ param: 'name_latin', code: 'parameter_missing' });
   });
 
+  it('does not use up the key of a malformed update', async () => {
+    const id = await store();
+    const idempotencyKey = `malformed-${id}`;
+    const change = (json: object) =>
+      client(`POST /v1/beneficiaries/${id}`, { json, idempotencyKey });
+    // The first fault is of the account's rules, the second one of the form.
+    const both = { iban: 'DE89370400440532013001', routing_number: '021000021' };
+    for (const _time of [1, 2]) {
+      const { status, body } = await change(both);
+      expect([status, body['param']]).toEqual([400, 'routing_number']);
+    }
+    expect((await change({ name: '李明' })).status).toBe(400);
+    expect((await change({ name: '李明', name_latin: 'Li Ming' })).status).toBe(200);
+  });
+
   it('removes blank fields, and fields that the new kind of account or type lacks', async () => {
     const address = { town: 'Paris', country: 'FR' };
     const json = { ...beneficiary, bic: 'COBADEFFXXX', date_of_birth: '1990-05-17', address };

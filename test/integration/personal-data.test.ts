@@ -344,6 +344,22 @@ describe('erasing a beneficiary', () => {
     expect(right.body['detail']).toBe(wrong.body['detail']);
   });
 
+  it('does not name a parameter in the answer to a repeated deletion', async () => {
+    const { client } = system;
+    const id = await store(client, german);
+    const remove = () =>
+      client(`DELETE /v1/beneficiaries/${id}`, { idempotencyKey: `deleted-${id}` });
+    expect((await remove()).status).toBe(200);
+    expect(await erased(id)).toBe('erased');
+    const { status, body } = await remove();
+    expect([status, body['code'], body['param']]).toEqual([
+      422,
+      'idempotency_key_reused',
+      undefined,
+    ]);
+    expect(body['detail']).not.toContain('erased');
+  });
+
   it('is refused if it has a payout that is not final or less than five years old', async () => {
     const { client } = system;
     const id = await store(client, german);

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { storeStatement } from '../../src/db/statements.js';
-import { type ApiAnswer, type ApiClient, textOf, untilStatus } from '../fixtures/client.js';
+import {
+  type ApiAnswer,
+  type ApiClient,
+  createClient,
+  textOf,
+  untilStatus,
+} from '../fixtures/client.js';
 import { openPayer, type Payer, rowOf, untilParked, untilSubmitted } from '../fixtures/payer.js';
 import { unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -119,6 +126,26 @@ describe('a payout that retries another one', () => {
     // Nor by a retry of the retry.
     const next = await retry(textOf(answer, 'id'));
     expect(next).toMatchObject(refused(`The bank may have paid ${textOf(answer, 'id')}`));
+  });
+
+  it('does not show a key that may not read what became of the first one meanwhile', async () => {
+    const first = await failed();
+    const key = createApiKey('test');
+    const row = { accountId: payer.accountId, keyHash: hashOfKey(key), lastFour: key.slice(-4) };
+    await insertApiKey(system.database, { ...row, name: 's', scopes: ['payouts:create'] });
+    const client = createClient(system.apiUrl, key);
+    const repeated = { client, idempotencyKey: `unread-${first}` };
+    await system.stopWorker();
+    const asked = await retry(first, repeated);
+    expect(asked.status).toBe(202);
+    await storePaid(first);
+    await system.startWorker();
+    await untilStatus(payer.client, textOf(asked, 'id'), 'failed');
+    const answer = await retry(first, repeated);
+    expect(answer).toMatchObject({ status: 422, body: { code: 'retry_refused' } });
+    expect(textOf(answer, 'detail')).not.toContain('may have paid');
+    const { body } = await payer.client(`GET /v1/payouts/${textOf(asked, 'id')}`);
+    expect(JSON.stringify(body)).toContain('may have paid');
   });
 
   it('is not sent again if the first one may have been paid since, and the operator reads that it was sent', async () => {

@@ -340,6 +340,19 @@ describe('a redelivery', () => {
     await expect(workflow.describe()).rejects.toThrow('not found');
   });
 
+  it('of an event to a disabled endpoint does not use up the key', async () => {
+    const { accountId, client, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 1);
+    const [one = ''] = (await deliveries(client, endpoint)).data.map(({ event }) => event);
+    const path = `POST /v1/webhook_endpoints/${endpoint}`;
+    const request = { json: { webhook_endpoint: endpoint }, idempotencyKey: `again-${endpoint}` };
+    const redeliver = () => client(`POST /v1/events/${one}/redeliver`, request);
+    await client(path, { json: { status: 'disabled' } });
+    expect((await redeliver()).status).toBe(400);
+    await client(path, { json: { status: 'enabled' } });
+    expect((await redeliver()).status).toBe(200);
+  });
+
   it('is refused to a disabled endpoint, and for an invalid time', async () => {
     const { client, endpoint } = await openListener();
     const path = `POST /v1/webhook_endpoints/${endpoint}/redeliver`;

@@ -205,5 +205,10 @@ describe('a redelivery by a range of sequences', () => {
         body: { code: 'parameters_exclusive', param: 'since' },
       });
     }
+    const { body } = await client(path, { json: { to_sequence: 20_000, since } });
+    expect(body).toMatchObject({ expected: 'left out when to_sequence is sent' });
+    const alone = await client(path, { json: { to_sequence: 20_000 } });
+    expect(alone.body).toMatchObject({ code: 'parameter_missing', param: 'since' });
+    expect(alone.body['errors']).toHaveLength(1);
   });
 });

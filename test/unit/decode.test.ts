@@ -390,7 +390,7 @@ describe('the caps', () => {
       {
         code: 'parameter_invalid',
         param: `n${full}`,
-        expected: `at most ${full} names side by side`,
+        expected: `left out: an object has at most ${full} names`,
       },
     ]);
     expect(json(asJson(100_000))).toMatchObject([

@@ -69,7 +69,7 @@ describe('expectedOfWebhookUrl', () => {
     ['https://user@example.com/', 'user name'],
     ['https://:word@example.com/', 'password'],
     ['https://example.com/#', 'fragment'],
-    ['https://example.com:22/', 'port 443 or 8443'],
+    ['https://example.com:22/', 'a URL with port 443 or 8443'],
     ['https://93.184.216.34/', 'not an IP address'],
     [`https://example.com/${'x'.repeat(2_048)}`, '2048 characters'],
   ])('refuses %s', (url, expected) => {

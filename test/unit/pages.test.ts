@@ -134,6 +134,8 @@ describe('the verification code on the webhooks page', () => {
     expect(isGenuine(signed(nowSeconds), `${body} `, secret)).toBe(false);
     expect(isGenuine(signed(nowSeconds - 600), body, secret)).toBe(false);
     expect(isGenuine(signed(nowSeconds, [createWebhookSecret()]), body, secret)).toBe(false);
+    const { 'webhook-signature': _unsigned, ...others } = signed(nowSeconds);
+    expect([others, {}].map((headers) => isGenuine(headers, body, secret))).toEqual([false, false]);
   });
 
   it('accepts what our key signs, with the published keys', async () => {
@@ -161,5 +163,7 @@ describe('the verification code on the webhooks page', () => {
     expect(isGenuine(await signed(nowSeconds), `${body} `, keys)).toBe(false);
     expect(isGenuine(await signed(nowSeconds - 600), body, keys)).toBe(false);
     expect(isGenuine(await signed(nowSeconds, foreign), body, keys)).toBe(false);
+    const { 'webhook-signature': _unsigned, ...others } = await signed(nowSeconds);
+    expect([others, {}].map((headers) => isGenuine(headers, body, keys))).toEqual([false, false]);
   });
 });

@@ -40,6 +40,8 @@ function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer
   return { ...answer, refusals: [{ ...kept, received: first.received }, ...others] };
 }
 
+const statusOf = ({ code }: Refusal) => meaningOf(code).status;
+
 /** Returns what was sent, with the parts of the address under the names that they have in a form. */
 const detailsOf = (decoded: DecodedObject) =>
   Object.fromEntries([
@@ -104,7 +106,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     handle: async (deps, request) => {
       const details = validateBeneficiary(detailsOf(request.decoded), today());
       const refusals = 'country' in details ? [] : details;
-      if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
+      if (refusals.some((one) => statusOf(one) === 400)) return { refusals };
       const id = newId('beneficiary');
       const accountId = request.account.id;
       const { keyring } = deps;
@@ -144,8 +146,9 @@ export const beneficiaryRoutes: readonly Route[] = [
           if (row === undefined || details === undefined) return notFound(request);
           const updated = updateDetails(details, detailsOf(request.decoded), today());
           if (!('country' in updated)) {
-            refusals = updated;
-            return keptRefusal(updated);
+            // Malformed details first: they do not bind the key.
+            refusals = updated.toSorted((one, other) => statusOf(one) - statusOf(other));
+            return keptRefusal(refusals);
           }
           // An update that changes nothing creates no version.
           if (isDeepStrictEqual(updated, details)) return row;

@@ -41,7 +41,8 @@ export const deliveryRoutes: readonly Route[] = [
     refusals: ['parameters_exclusive', 'webhook_endpoint_unverified', 'webhook_endpoint_disabled'],
     handle: async (deps, request, { since, from_sequence: from, to_sequence: to }) => {
       const isRange = from !== undefined && to !== undefined;
-      if (since && (from ?? to)) return refused(exclusive('since', 'from_sequence'));
+      const end = from === undefined ? 'to_sequence' : 'from_sequence';
+      if (since && (from ?? to)) return refused(exclusive('since', end));
       const count =
         since && (await countFailed(deps.database, request.account.id, request.id, since));
       const tooHeavy = request.takeItems(count ?? (isRange ? Number(to - from) + 1 : 0));

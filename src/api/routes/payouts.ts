@@ -16,7 +16,7 @@ import {
   requestCancellation,
 } from '../../db/payouts.js';
 import { refuseRetry, retryExpected } from '../../domain/acceptance.js';
-import { isFinal, type WakeablePayout } from '../../domain/payout.js';
+import { hasConflictingReports, isFinal, type WakeablePayout } from '../../domain/payout.js';
 import { isRefusal, type Refusal, refuse, revealsFunds } from '../../domain/refusal.js';
 import { observe } from '../../metrics.js';
 import { runUpdate, startPayout, tryTemporal } from '../../temporal/workflowCalls.js';
@@ -271,7 +271,8 @@ function answerOf(
     code === 'limit_exceeded'
       ? { expected: 'at most the amount that the limits of the account still allow' }
       : { expected: 'at most the available balance', hint: 'Add funds first.' };
-  const refusal = isHidden ? { ...withoutDetail(row.refusal), ...balance } : row.refusal;
+  const own = code === 'retry_refused' ? redactedFor(request, row.refusal) : row.refusal;
+  const refusal = isHidden ? { ...withoutDetail(own), ...balance } : own;
   const shown = isKept ? withAdvice(refusal, row) : refusal;
   return { refusals: [shown], object: { payout: row.id }, headers };
 }
@@ -284,13 +285,14 @@ function notCancelable({ status, batchId, attentionReason }: PayoutRow): Refusal
   const expected = 'a payout that the bank has not accepted yet';
   const refuseFor = (detail: string) =>
     refuse('payout_not_cancelable', { expected, received: status, detail });
-  if (status === 'pending' && batchId !== null) {
+  const isReported = status === 'pending' && hasConflictingReports(attentionReason);
+  if (status === 'pending' && batchId !== null && !isReported) {
     return refuseFor(
       'The payout is decided in the order of its batch: cancel the batch, or try again in a moment.',
     );
   }
   return refuseFor(
-    status === 'processing' && attentionReason !== null
+    isReported || (status === 'processing' && attentionReason !== null)
       ? 'The bank may have accepted the payout: the operator of the service is investigating.'
       : `The payout is ${status}; a payout can be canceled only until the bank accepts it.`,
   );
