@@ -13,7 +13,7 @@ import { announce } from './webhookEvents.js';
 /**
  * Applies facts to payouts: first those in the inbox, then the caller's, because a release must not
  * precede a callback that contradicts it. Only the caller's `accepted` goes first, since the order came
- * before any callback, and its `settled` goes before a rejection. Moves, postings, events and inbox marks
+ * before any callback, and its `settled` or `returned` goes before a rejection. Moves, postings, events and inbox marks
  * are part of the caller's transaction.
  */
 export async function applyFacts(
@@ -93,8 +93,9 @@ function applyTo(
 
 /** Returns the caller's place among the facts of the inbox, which has its rejections last. */
 function placeOf(direct: PayoutFact | undefined, inbox: readonly PayoutFact[]): number {
-  if (direct?.kind !== 'settled') return direct?.kind === 'accepted' ? 0 : inbox.length;
-  return inbox.findLastIndex(({ kind }) => kind !== 'rejected') + 1;
+  if (direct?.kind === 'accepted') return 0;
+  const isPayment = direct?.kind === 'settled' || direct?.kind === 'returned';
+  return isPayment ? inbox.findLastIndex(({ kind }) => kind !== 'rejected') + 1 : inbox.length;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Sql } from '../db/client.js';
 import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '../db/payouts.js';
 import { cancelLost } from '../db/submissions.js';
-import type { FactRules, WakeablePayout } from '../domain/payout.js';
+import { type FactRules, hasConflictingReports, type WakeablePayout } from '../domain/payout.js';
 import { undecidedCancellation } from '../domain/progress.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announcement } from './deps.js';
@@ -13,8 +13,8 @@ export type Canceled = Announcement & { readonly own: WakeablePayout | null };
 const withdrawn = { kind: 'withdrawn' } as const;
 
 /**
- * Cancels the payouts that were never submitted to a rail, whichever workflow drives them, and releases
- * their holds. A payout that may have been submitted in a period the database has lost must first be
+ * Cancels the payouts that were never submitted to a rail and on which it has not reported, whichever workflow
+ * drives them, and releases their holds. A payout that may have been submitted in a period the database has lost must first be
  * voided by its rail. The caller then wakes the payouts that have their own workflows.
  */
 export async function cancelItems(
@@ -29,7 +29,10 @@ export async function cancelItems(
   const lost = await cancelLost(sql, idsOf(open.filter((row) => row.submitStartedAt !== null)));
   const facts = new Map(idsOf(unsent).map((id) => [id, withdrawn]));
   const released = await applyFacts(sql, rules, { driver: null, ids: idsOf(unsent) }, facts);
-  const pending = rows.filter((row) => row.status === 'pending');
+  const pending = rows.filter(
+    ({ status, attentionReason }) =>
+      status === 'pending' && !hasConflictingReports(attentionReason),
+  );
   const moves = idsOf(pending).map((id) => ({ id, ...undecidedCancellation }));
   const moved = await movePayouts(sql, pending, moves);
   const voided = rows.filter(({ id }) => lost.has(id));

@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { Context } from '@temporalio/activity';
 import {
   countChunk,
   handOverItems,
@@ -11,10 +12,11 @@ import { bulkTransaction, type Database, isOutage, type Sql, transaction } from 
 import { type LockedPayout, readPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
 import type { PayoutFact } from '../domain/payout.js';
+import { createKeyedLimit } from '../keyedLimit.js';
 import { wakePayouts } from '../temporal/workflowCalls.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announcement, RailDeps, WakingDeps } from './deps.js';
-import { failAfterAttempts, longStep, withHeartbeat } from './failure.js';
+import { failAfterAttempts, longStep, retryLater, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
 import { groupByRail, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
@@ -36,6 +38,15 @@ const leaseMs = 60_000;
 /** Maximum time one run polls the inbox. A workflow timer could not poll as often. */
 const lookLimitMs = 5_000;
 
+/**
+ * Maximum number of runs that wait for events at once in a process, of the 100 activities of the batch
+ * lane: chunks whose rail takes days must leave room for the decisions and cancellations of other batches.
+ */
+const mostWaiting = 80;
+
+/** Number of repeated attempts of the others, a second apart: together as long as the others wait. */
+const mostPolls = 5;
+
 /** Pause between two polls of the inbox. Doubled while the inbox is empty, to spare the database. */
 const firstPauseMs = 50;
 const longestPauseMs = 400;
@@ -43,6 +54,7 @@ const longestPauseMs = 400;
 /** The activities of a chunk: the steps of a single payout, applied to hundreds at once. */
 export function chunkActivities(deps: ChunkDeps) {
   const { database, temporal, deliverer } = deps;
+  const waiting = createKeyedLimit(mostWaiting, 0);
   return {
     /** Submits the payouts that the rail does not have, and looks up those it has not answered. */
     submitChunk: (chunk: Chunk): Promise<ChunkCounts> =>
@@ -58,10 +70,15 @@ export function chunkActivities(deps: ChunkDeps) {
 
     /**
      * Applies the chunk's events in the inbox, one transaction at a time. While answers of the
-     * rail are pending, waits for more events, for at most five seconds.
+     * rail are pending, waits for more events, for at most five seconds: if too many wait here already, by
+     * attempts a second apart.
      */
     applyChunkEvents: (chunk: Chunk): Promise<ChunkCounts> =>
-      longStep(() => applyUntilQuiet(deps, chunk)),
+      longStep(
+        () =>
+          waiting('all', () => applyEvents(deps, chunk, lookLimitMs)) ??
+          applyEvents(deps, chunk, 0),
+      ),
 
     /** Looks up every payout that the rail has accepted and not reported on. */
     pollChunk: (chunk: Chunk): Promise<ChunkCounts> =>
@@ -118,7 +135,7 @@ export async function inGroups<T extends Announcement>(
   return results;
 }
 
-async function applyUntilQuiet(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCounts> {
+async function applyEvents(deps: ChunkDeps, chunk: Chunk, limitMs: number): Promise<ChunkCounts> {
   const { database } = deps;
   const startedMs = performance.now();
   let pauseMs = firstPauseMs;
@@ -134,7 +151,9 @@ async function applyUntilQuiet(deps: ChunkDeps, chunk: Chunk): Promise<ChunkCoun
       // Undecided items belong to the batch's workflow. If that has died, the sweep wakes it.
       const forMs = counts.pending > 0 ? leaseMs : null;
       if (isOpen(counts) || (await release(database, chunk, forMs))) return counts;
-    } else if (performance.now() - startedMs >= lookLimitMs) {
+    } else if (limitMs === 0 && Context.current().info.attempt <= mostPolls) {
+      throw retryLater('Too many chunks wait for events.', 1_000);
+    } else if (performance.now() - startedMs >= limitMs) {
       return counts;
     }
     await setTimeout(pauseMs);

@@ -26,7 +26,7 @@ import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
-import { type Decision, evaluate } from './operatorDecision.js';
+import { awaitsItsBatch, type Decision, evaluate, togetherOnly } from './operatorDecision.js';
 import { findRail } from './rail.js';
 import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
 
@@ -82,8 +82,8 @@ async function operate(deps: OperatorDeps, input: OperateInput): Promise<Command
 }
 
 /**
- * Reads the payout. If the rail's reports conflict, first applies those in the inbox, which are then only added
- * to the findings: after a command has closed the case, they would move money.
+ * Reads the payout. If the rail's reports conflict, or it reports on an undecided payout, first applies those in
+ * the inbox, which are then only added to the findings: after a command has closed the case, they would move money.
  */
 async function readCase({ database, factRules }: OperatorDeps, driver: string, id: string) {
   const [row] = await readPayouts(database, driver, [id]);
@@ -92,8 +92,8 @@ async function readCase({ database, factRules }: OperatorDeps, driver: string, i
   return (await readPayouts(database, driver, [id]))[0];
 }
 
-const hasUnreadReports = ({ attentionReason, hasUnprocessedEvents }: LockedPayout) =>
-  hasUnprocessedEvents && hasConflictingReports(attentionReason);
+const hasUnreadReports = ({ status, attentionReason, hasUnprocessedEvents }: LockedPayout) =>
+  hasUnprocessedEvents && (status === 'pending' || hasConflictingReports(attentionReason));
 
 /** Returns the recorded answer to a request, or undefined if it was not executed. */
 async function answerBefore(sql: Sql, action: string): Promise<OperatorResult | undefined> {
@@ -183,7 +183,8 @@ async function decisionOf(deps: OperatorDeps, row: LockedPayout, plan: Plan): Pr
     return { outcome: 'proposed', detail: `${decision.detail} ${proposed}` };
   }
   if (kind === 'propose') {
-    const fault = await suspenseFault(deps.database, row);
+    const isTogether = await awaitsItsBatch(deps.database, row);
+    const fault = isTogether ? togetherOnly : await suspenseFault(deps.database, row);
     return fault === undefined
       ? { outcome: 'proposed', detail: proposed }
       : { outcome: 'refused', detail: fault };

@@ -94,10 +94,10 @@ export async function evaluate(
   }
 }
 
-const togetherOnly = 'It is decided with the rest of its batch, which is not decided yet.';
+export const togetherOnly = 'It is decided with the rest of its batch, which is not decided yet.';
 
 /** Whether a payout is pending in an all-or-nothing batch: if paid alone, the others could be refused. */
-async function awaitsItsBatch(database: Database, { id, status }: LockedPayout) {
+export async function awaitsItsBatch(database: Database, { id, status }: LockedPayout) {
   if (status !== 'pending') return false;
   return (await batchRatesOf(database, [id])).some(({ isUndecided }) => isUndecided);
 }

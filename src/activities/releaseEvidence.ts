@@ -5,7 +5,7 @@ import { clearVoidIntent, writeVoidIntent } from '../db/submissions.js';
 import { hasConflictingReports, railKey, type VoidOutcome } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
-import { retryLater } from './failure.js';
+import { messageOf, retryLater } from './failure.js';
 import { readStatements } from './statements.js';
 
 // Proof that a rail will not pay: it was never called, it has voided the key while it still knows
@@ -116,7 +116,9 @@ export async function gapInStatements(
     return `--statement-date expects ${deadline} or later, because until then the rail may still pay.`;
   }
   // Earlier statements, which the bank may fail to provide, have no bearing on the order.
-  await readStatements(database, rail, dayOf(firstSentAt.getTime() - 24 * 60 * 60_000));
+  const from = dayOf(firstSentAt.getTime() - 24 * 60 * 60_000);
+  // A day that cannot be read may be one that this proof does not need.
+  const unread = await readStatements(database, rail, from).then(() => '', messageOf);
   const { receiveMinor, destinationCurrency } = amountsOf(row);
   // If the rail's reports conflict, it may have paid another amount than the order's.
   const isDisputed = hasConflictingReports(row.attentionReason);
@@ -130,7 +132,7 @@ export async function gapInStatements(
   });
   if (evidence.payments > 0) return `The statements up to ${statementDate} show a payment.`;
   if (evidence.openDays > 0) {
-    return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet.`;
+    return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet. ${unread}`.trimEnd();
   }
   return evidence.unmatched > 0
     ? `The statements show ${evidence.unmatched} payments${isDisputed ? '' : ' of its amount'} that the ` +

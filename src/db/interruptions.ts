@@ -18,7 +18,7 @@ export const lostTimes = (sql: Sql) =>
   sql`lost as materialized (select * from known_interruptions)`;
 
 /** Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. */
-const mayBeLost = (sql: Sql) => sql`p.status = 'processing' and p.submit_started_at is null`;
+const mayBeLost = (sql: Sql) => sql`(p.status = 'processing' and p.submit_started_at is null)`;
 
 /** The first time at which payout `p` was or may have been sent; null if it certainly was not. */
 export const firstSentAt = (sql: Sql) => sql`
@@ -26,7 +26,12 @@ export const firstSentAt = (sql: Sql) => sql`
     select greatest(min(began_at), p.requested_at) from lost
      where ended_at >= p.requested_at having count(*) > 0) end)`;
 
-/** The last time at which payout `p` was or may have been sent; null if it certainly was not. */
+/**
+ * The last time at which payout `p` was or may have been sent; null if it certainly was not. In an
+ * interruption it may also have been sent again, until the rail accepted it.
+ */
 export const lastSentAt = (sql: Sql) => sql`
-  coalesce(p.last_sent_at, case when ${mayBeLost(sql)} then (
-    select max(ended_at) from lost where ended_at >= p.requested_at) end)`;
+  case when p.last_sent_at is not null or ${mayBeLost(sql)} then
+    greatest(p.last_sent_at, (select max(least(ended_at, p.sent_since)) from lost
+      where ended_at >= coalesce(p.last_sent_at, p.requested_at)
+        and began_at <= coalesce(p.sent_since, 'infinity'))) end`;

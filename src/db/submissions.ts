@@ -32,7 +32,7 @@ export type SubmitInput = {
 /**
  * Records the start of a submission. Must be committed before the rail is called, so that no crash leaves
  * an unrecorded call behind. In a paused or canceled batch, skips payouts not yet submitted and continues
- * those that were. The rail's time to settle starts at the first recorded submission.
+ * those that were (see `beginRepeat`). The rail's time to settle starts at the first recorded submission.
  */
 export async function beginSubmission(
   sql: Sql,
@@ -65,7 +65,8 @@ export async function beginSubmission(
 
 /**
  * Records that orders are about to be sent again. Returns the payouts to send. Leaves out those that moved,
- * or for which a void was begun, while the rail was queried about them.
+ * or for which a void was begun, while the rail was queried about them. An order of a canceled batch that
+ * the rail does not have is never sent: the next attempt voids its key.
  */
 export async function beginRepeat(
   sql: Sql,
@@ -74,17 +75,18 @@ export async function beginRepeat(
   limits: readonly SettleLimit[],
 ): Promise<readonly string[]> {
   if (ids.length === 0) return [];
-  const rows = await sql<{ id: string }[]>`
+  const rows = await sql<Pick<AcceptedRow, 'id' | 'voidIntent'>[]>`
     with locked as (
-      select id from payouts
-       where id = any (${[...ids]}::text[]) and driver = ${driver} and status = 'processing'
-         and attention_at is null and void_intent is null
-       order by id for no key update
+      select p.id, b.canceled_at from payouts p left join batches b on b.id = p.batch_id
+       where p.id = any (${[...ids]}::text[]) and p.driver = ${driver} and p.status = 'processing'
+         and p.attention_at is null and p.void_intent is null
+       order by p.id for no key update of p
     )
-    update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)}
+    update payouts p set last_sent_at = now(), settle_by = ${laterSettleBy(sql)},
+           void_intent = case when locked.canceled_at is not null then 'canceled' end
       from locked, ${limitsTable(sql, limits)}
-     where p.id = locked.id and t.rail = p.rail returning p.id`;
-  return rows.map(({ id }) => id);
+     where p.id = locked.id and t.rail = p.rail returning p.id, p.void_intent`;
+  return rows.flatMap(({ id, voidIntent }) => (voidIntent === null ? [id] : []));
 }
 
 /** The settlement deadline counted from now, unless a person has granted a later one. */

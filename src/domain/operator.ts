@@ -158,7 +158,7 @@ type Parked = Pick<PayoutState, 'status' | 'attentionReason'> & {
 
 /**
  * Whether a command needs a second person's approval: it corrects the books, or closes a case in which
- * the rail may have paid money that the customer got back, or moves more than one person may.
+ * the rail may have paid money that the customer has, or moves more than one person may.
  *
  * @param euroCents the payout's value; undefined if no rate is known, which counts as a large amount
  */
@@ -176,8 +176,10 @@ export function needsApproval(
     attentionReason === 'paid_after_release' ||
     ((status !== 'returned' || statusReason === 'corrected') &&
       hasConflictingReports(attentionReason));
-  if (command.kind === 'correct' || (endsCase(command) && endedUnpaid(status) && mayBePaid))
-    return true;
+  const isEnded = endsCase(command) && endedUnpaid(status);
+  // A payout that the rail reports on before its decision: the decision may refuse what the rail has paid.
+  const isUndecided = command.kind === 'retryNow' && status === 'pending';
+  if (command.kind === 'correct' || ((isEnded || isUndecided) && mayBePaid)) return true;
   const isLarge = euroCents === undefined || euroCents > limitEuroCents;
   return movesMoney(command, payout) && isLarge;
 }

@@ -144,6 +144,7 @@ export type WakeablePayout = {
 };
 
 type Returned = Extract<RailReport, { readonly kind: 'returned' }>;
+type Rejected = Extract<RailReport, { readonly kind: 'rejected' }>;
 
 /**
  * A fact about one transfer: a report of the rail, or one of three others. `withdrawn`: the order was
@@ -231,7 +232,7 @@ function undisputedEffectOf(state: PayoutState, fact: PayoutFact, rules: FactRul
     case 'settled':
       return effectOfSettlement(state, fact);
     case 'rejected':
-      return effectOfRejection(state, fact.code);
+      return effectOfRejection(state, fact);
     case 'returned':
       return effectOfReturn(state, fact, rules);
     case 'voided':
@@ -283,11 +284,15 @@ const lateAgain =
   'The rail settled a payout whose late payment two people have reversed. If it did pay, two people book ' +
   'that with corridor payouts correct.';
 
-function effectOfRejection({ status, voidIntent }: PayoutState, code: string): Effect {
+function effectOfRejection(state: PayoutState, fact: Rejected): Effect {
+  const { status, voidIntent } = state;
+  const { code } = fact;
   if (isReleased(status)) return nothing;
   if (!isInFlight(status)) {
     return park('contradiction', `The rail rejected (${code}) a payout that is ${status}.`);
   }
+  // It may be about another order.
+  if ('amountMinor' in fact && !isAmountSent(state, fact)) return mismatch(state, fact, 'rejected');
   // The rail reports our void by itself, perhaps before the answer to it is recorded.
   if (code === orderCancelled && status === 'processing') return move(voidIntent ?? 'failed');
   return isDuplicateCode(code)

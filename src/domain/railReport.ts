@@ -10,6 +10,8 @@ export type RailReport =
   /** `at` is by the rail's clock, ISO 8601; undefined if the rail stated no time. */
   | (Sum & { readonly kind: 'settled'; readonly at?: string | undefined })
   | { readonly kind: 'rejected'; readonly code: string }
+  /** A rejection states the order's sum in look-ups and callbacks, and none in the answer to a submission. */
+  | (Sum & { readonly kind: 'rejected'; readonly code: string })
   | (Sum & { readonly kind: 'returned'; readonly code: string });
 
 /** A report that the rail pushes to us, with the rail's id of the event and the order's key. */

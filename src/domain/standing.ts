@@ -105,7 +105,7 @@ export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): st
     if (status === 'canceled') return undefined;
     const isOfRail =
       attentionReason === 'outcome_unknown' || hasConflictingReports(attentionReason);
-    if (status === 'processing' && isOfRail) return maybeTaken;
+    if ((status === 'processing' || status === 'pending') && isOfRail) return maybeTaken;
     const isUndecided = status === 'pending' && attentionReason !== null;
     const isOpen = isUndecided || (status === 'processing' && isAccepted);
     return isOpen ? undefined : `The payout is ${status}.`;
@@ -204,8 +204,10 @@ const correcting: Lines[number] = [
 /** Command lines by kind of command, each with a description of its effect in the payout's situation. */
 const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
   retryNow: ({ status, attentionReason }) => {
-    if (status === 'pending') return [['retry', 'decides it again']];
-    return hasConflictingReports(attentionReason)
+    const isDisputed = hasConflictingReports(attentionReason);
+    if (status === 'pending')
+      return [['retry', `decides it again${isDisputed ? '; a second operator must approve' : ''}`]];
+    return isDisputed
       ? [['retry', 'closes the case only if the bank now reports the amount sent as paid']]
       : [['retry', 'asks the bank again; may be refused if the bank reports nothing new']];
   },

@@ -159,7 +159,7 @@ async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
 }
 
 /**
- * Cancels chunk by chunk; items already submitted to the rail continue. A bug in one chunk must not
+ * Cancels chunk by chunk; items that the rail already has continue. A bug in one chunk must not
  * hold up the others. It fails the batch afterwards, so that the caller gets an error.
  */
 async function cancelAll(batchId: string, chunks: number): Promise<void> {

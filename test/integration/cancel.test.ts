@@ -291,6 +291,21 @@ describe('a cancellation', () => {
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
   });
 
+  it('is refused before the decision if the bank has reported on it', async () => {
+    const payer = await openPayer(system);
+    await system.stopWorker();
+    const id = textOf(await payer.ask('undecided'), 'id');
+    await system.database`
+      update payouts set attention_reason = 'contradiction', attention_detail = '',
+             attention_at = now() where id = ${id}`;
+    await system.startWorker();
+    expect(await cancel(payer, id)).toMatchObject({
+      status: 409,
+      body: { received: 'pending', detail: expect.stringContaining('is investigating') },
+    });
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
+  });
+
   it('ends a parked payout, which then needs no attention', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);

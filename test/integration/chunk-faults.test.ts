@@ -73,6 +73,23 @@ describe('a bug that affects one payout of a chunk', () => {
   });
 });
 
+it('chunks that wait for the bank leave room for the steps of other batches', async () => {
+  const { account } = await createTestAccount(test.database, { funds: { USD: 1_000_000n } });
+  const batchId = await requestBatch(test.database, account.id, { count: 1 });
+  const chunk = { batchId, number: 0 };
+  const activities = activitiesWith(new QuietRail());
+  await attempt(() => activities.acceptChunk({ ...chunk, workflowAgeMs: 0 }));
+  await attempt(() => activities.submitChunk(chunk));
+  // A worker of the batch lane runs 100 activities at once.
+  const waiting = Array.from({ length: 80 }, () =>
+    attempt(() => activities.applyChunkEvents(chunk)),
+  );
+  const next = attempt(() => activities.applyChunkEvents(chunk));
+  const first = Promise.race(waiting.map((each) => each.then(() => 'one that waits')));
+  await expect(Promise.race([next, first])).rejects.toThrow('Too many chunks wait');
+  await Promise.all(waiting);
+});
+
 describe('a bug in the decision of a whole batch', () => {
   it('is retried without end, since nothing of the batch could be parked instead', async () => {
     const { account } = await createTestAccount(test.database, { funds: { USD: 1_000_000n } });

@@ -91,10 +91,12 @@ it('free text of the bank, which may contain personal data, is not stored', asyn
   await untilStatus(payer.client, id, 'sent');
   const reason = 'The account is of Zaphod Quuxington';
   const report = { type: 'rejected', code: 'AC04', reason } as const;
-  await callBack(system, [newsOf(await rowOf(system, id), report)]);
+  const row = await rowOf(system, id);
+  await callBack(system, [newsOf(row, report)]);
   await untilStatus(payer.client, id, 'failed');
   const stored = await system.database`select fact from rail_inbox where payout_id = ${id}`;
-  expect(stored).toEqual([{ fact: { kind: 'rejected', code: 'AC04' } }]);
+  const sum = { amountMinor: String(row.receiveMinor), currency: 'EUR' };
+  expect(stored).toEqual([{ fact: { kind: 'rejected', code: 'AC04', ...sum } }]);
 });
 
 describe('corrections of a payout that has settled', () => {

@@ -8,7 +8,7 @@ import { storeRailEvents } from '../../src/db/railInbox.js';
 import { listBreaks, movementTotals, storeStatement, unreadDays } from '../../src/db/statements.js';
 import { mostMinor } from '../../src/domain/money.js';
 import type { Rail } from '../../src/rails/rail.js';
-import { callbackBody } from '../../src/rails/sandbox/wire.js';
+import { callbackBody, lookupAnswer } from '../../src/rails/sandbox/wire.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { attempt } from '../fixtures/attempt.js';
 import { called } from '../fixtures/operators.js';
@@ -61,6 +61,20 @@ describe('a settlement reported by the bank', () => {
     await attempt(() => activities.applyRailEvents(driven));
     expect(await payoutOf(test.database, account.id, id)).toMatchObject({ status: 'settled' });
   });
+});
+
+it('a rejection keeps the sum that it states, because it may be of another order', () => {
+  const code = { type: 'rejected', code: 'AC04' } as const;
+  const event = { id: 'e', key: 'po_1', ...code, amount: '7', currency: 'JPY' };
+  const { events } = callbackBody.parse({ events: [event] });
+  const sum = { amountMinor: 7n, currency: 'JPY' };
+  expect(events.map(({ report }) => report)).toEqual([{ kind: 'rejected', code: 'AC04', ...sum }]);
+  const found = { key: 'po_1', state: 'rejected', code: 'AC04' } as const;
+  const { results } = lookupAnswer.parse({
+    results: [{ ...found, amount: '7', currency: 'JPY' }, { ...found, amount: '7' }, found],
+  });
+  const unstated = { key: 'po_1', kind: 'rejected', code: 'AC04' };
+  expect(results).toEqual([{ ...unstated, ...sum }, unstated, unstated]);
 });
 
 describe('a line of a statement', () => {

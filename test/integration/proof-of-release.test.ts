@@ -258,6 +258,29 @@ describe('the bank’s time limit counts from the last submission', () => {
   });
 });
 
+describe('a batch that is canceled while its orders have no answer', () => {
+  it('has the orders voided that the bank does not have, and sends none', async () => {
+    const { chunk, ids } = await acceptedItems(3);
+    const [taken = '', ...others] = ids;
+    const driver = chunkDriver(chunk);
+    for (const [manner, group] of [['lost', [taken]] as const, ['dropped', others] as const]) {
+      const send = activities({ submit: manner }).submitPayouts;
+      await attempt(() => send({ driver, ids: group })).catch(() => undefined);
+    }
+    await cancelBatch(time.database, chunk.batchId);
+    await attempt(() => activities().cancelChunk(chunk));
+    // The first attempt finds that the bank does not have them, the second one voids their keys.
+    for (const _attempt of [1, 2]) await attempt(() => activities().submitChunk(chunk));
+    await expectHeld(taken, 'sent');
+    for (const id of others) {
+      await expectEnd(id, 'canceled', released);
+      expect(await rowOf(id)).toMatchObject({ statusReason: 'canceled' });
+    }
+    await wait(6 * dayMs);
+    expect(ids.map((id) => bank.paymentsOf(id).length)).toEqual([1, 0, 0]);
+  });
+});
+
 describe('closed statements prove that a payout was not paid', () => {
   beforeEach(() => {
     bank = new ScriptedBank({ keyRetentionMs: 365 * dayMs });
@@ -285,6 +308,27 @@ describe('closed statements prove that a payout was not paid', () => {
     const eve = dayAt(Date.parse(deadline) - dayMs);
     expect(await execute(inputOf(id, release(eve)))).toMatchObject({ outcome: 'refused' });
     await expectHeld(id, 'sent');
+  });
+
+  it('even if a later day cannot be read, which is named if a day is missing', async () => {
+    const { id, deadline } = await silent('dies');
+    const rail = bank.rail();
+    const statement = async (date: string) => {
+      if (date > deadline) throw new Error(`${date} cannot be read`);
+      return rail.statement(date);
+    };
+    const { executeCommand } = activitiesOn(time.worker, { ...rail, statement }, temporal);
+    const run = async (until: string) => {
+      const input = await inputOf(id, release(until));
+      return (await attempt(() => executeCommand(input))).result;
+    };
+    const next = dayAt(Date.parse(deadline) + dayMs);
+    expect(await run(next)).toMatchObject({
+      outcome: 'refused',
+      detail: expect.stringMatching(`1 of the days up to ${next} .* ${next} cannot be read$`),
+    });
+    expect(await run(deadline)).toMatchObject({ outcome: 'done' });
+    await expectEnd(id, 'failed', released);
   });
 
   it('but not if one of the days is still open', async () => {
@@ -920,6 +964,38 @@ describe('a payout that no longer waits for a person', () => {
     expect(await isDue(id)).toBe(true);
   });
 
+  it('is not ended by its customer or by one person if the bank has reported on it', async () => {
+    const id = await requested();
+    await report(id, { kind: 'settled', amountMinor: 100n, currency: 'EUR' });
+    const parked = { status: 'pending', attentionReason: 'contradiction' };
+    expect(await rowOf(id)).toMatchObject(parked);
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'refused' });
+    expect(await execute(inputOf(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'proposed' });
+    await attempt(() => activities().decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 }));
+    expect(await rowOf(id)).toMatchObject(parked);
+  });
+
+  it('is not decided or canceled with its batch if the bank has reported on it', async () => {
+    const { chunk, ids } = await requestedItems(2);
+    const [id = '', other = ''] = ids;
+    await report(id, { kind: 'settled', amountMinor: 100n, currency: 'EUR' });
+    await attempt(() => activities().acceptChunk({ ...chunk, workflowAgeMs: 0 }));
+    expect(await rowOf(other)).toMatchObject({ status: 'processing' });
+    await cancelBatch(time.database, chunk.batchId);
+    await attempt(() => activities().cancelChunk(chunk));
+    await expectEnd(other, 'canceled', released);
+    expect(await rowOf(id)).toMatchObject({ status: 'pending', attentionReason: 'contradiction' });
+  });
+
+  it('is not canceled if the bank has reported on it and nobody has read the report', async () => {
+    const id = await requested();
+    await park(id, 'unexpected_failure');
+    const paid = { kind: 'settled', amountMinor: 100n, currency: 'EUR' } as const;
+    await storeRailEvents(time.database, 'sandbox', [railEvent(id, paid)]);
+    expect(await execute(inputOf(id, cancel))).toMatchObject({ outcome: 'refused' });
+    expect(await rowOf(id)).toMatchObject({ status: 'pending', attentionReason: 'contradiction' });
+  });
+
   it('is not decided alone while its all-or-nothing batch is undecided', async () => {
     const { account } = await createTestAccount(time.database);
     const options = { count: 2, mode: 'all_or_nothing' } as const;
@@ -1175,6 +1251,42 @@ describe('a payout that may have been sent in a period that the database has los
     expect(bank.paymentsOf(id)).toHaveLength(1);
     await expectEnd(id, 'settled', settled);
   });
+
+  it.each([
+    ['before', true],
+    ['after', false],
+  ])(
+    'again gives the bank its whole time; the period was recorded %s its answer',
+    async (_name, isBefore) => {
+      const id = await accepted();
+      const firstDeadline = dayAt(Date.now() + bank.limits.settleWithinMs + hourMs);
+      await submit(id, { submit: 'dropped' });
+      await wait(minuteMs);
+      const began = new Date();
+      await wait(22 * hourMs);
+      await submit(id, { submit: 'unsaid' });
+      await withoutTriggers(time.database, async (sql) => {
+        await sql`update payouts set last_sent_at = submit_started_at where id = ${id}`;
+      });
+      const lose = () => time.database`insert into interruptions values (${began}, ${new Date()})`;
+      if (isBefore) await lose();
+      await submit(id);
+      await expectHeld(id, 'sent');
+      await wait(minuteMs);
+      if (!isBefore) await lose();
+      // The day of the first deadline is over and closed, and the bank pays ten hours later.
+      await wait(4 * dayMs + 15 * hourMs);
+      await park(id, 'settle_by_passed');
+      expect(await execute(inputOf(id, release(firstDeadline)))).toMatchObject({
+        outcome: 'refused',
+        detail: expect.stringContaining('the rail may still pay'),
+      });
+      await wait(dayMs);
+      await deliverReports();
+      expect(bank.paymentsOf(id)).toHaveLength(1);
+      await expectEnd(id, 'settled', settled);
+    },
+  );
 
   it('cannot be distinguished from one held up by a long outage', async () => {
     const before = await accepted();

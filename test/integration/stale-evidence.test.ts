@@ -118,6 +118,17 @@ describe('a report that arrives while a command is evaluated', () => {
     expect(await row()).toMatchObject({ status: 'returned', attentionReason: null });
   });
 
+  it('does not release what the bank says at the same time that it has returned', async () => {
+    const payout = await sentPayout();
+    const { activities, amountMinor, returned, report, id, row } = payout;
+    const late = { reason: 'settle_by_passed', detail: 'late' } as const;
+    await attempt(() => activities.parkPayout({ driver: id, id, ...late }));
+    payout.rail.answer = (key) => ({ key, ...returned(amountMinor) });
+    payout.rail.hook = () => report('x', { kind: 'rejected', code: 'AC01' });
+    expect((await payout.execute({ kind: 'retryNow' })).first).toMatchObject({ outcome: 'done' });
+    expect(await row()).toMatchObject({ status: 'returned', attentionReason: 'contradiction' });
+  });
+
   it('and settles nothing leaves a settlement refused, with the reason', async () => {
     const payout = await sentPayout();
     const { activities, amountMinor, settled, id, row } = payout;

@@ -115,6 +115,14 @@ describe('the commands that an operator is offered', () => {
   );
 });
 
+test('nobody cancels an undecided payout that the rail has reported on', () => {
+  const at = { id: 'po_1', status: 'pending', isAccepted: false, isSubmitted: false } as const;
+  const refusal = (attentionReason: AttentionReason) =>
+    refusalOf('cancel', { ...at, attentionReason, settleBy: null });
+  expect(refusal('contradiction')).toContain('an operator has to find out');
+  expect(refusal('unexpected_failure')).toBeUndefined();
+});
+
 test('waiting is no answer to an order that cannot be sent again', () => {
   const at = { id: 'po_1', status: 'processing', attentionReason: 'outcome_unknown' } as const;
   const offers = offersOf({ ...at, isAccepted: true, isSubmitted: true, settleBy: null }, 0n);
@@ -294,6 +302,12 @@ describe('a second person', () => {
         1_000n,
       );
     expect([isNeeded('corrected'), isNeeded('AC04')]).toEqual([true, false]);
+  });
+
+  test('has to approve the decision of a payout that the rail has reported on', () => {
+    const isNeeded = (attentionReason: AttentionReason) =>
+      needsApproval({ kind: 'retryNow' }, { status: 'pending', attentionReason }, 0n, 1_000n);
+    expect([isNeeded('contradiction'), isNeeded('unexpected_failure')]).toEqual([true, false]);
   });
 
   test('has to approve every correction of the books', () => {

@@ -485,6 +485,21 @@ test.each(['AM05', 'DUPL', 'DU01', 'DU02', 'DU03', 'DU04', 'DU05'])(
   },
 );
 
+test.each([
+  { amountMinor: 85_199n, currency: 'EUR' },
+  { amountMinor: 85_200n, currency: 'USD' },
+])('a rejection of $amountMinor $currency releases nothing: it is of another order', (sum) => {
+  for (const code of ['AC04', 'DS02']) {
+    for (const status of ['processing', 'sent'] as const) {
+      const fact = { kind: 'rejected', code, ...sum } as const;
+      const { moves, entries, attention } = progressFrom(status, fact);
+      expect([moves, entries, attention?.reason]).toEqual([[], [], 'amount_mismatch']);
+      const own = { ...fact, amountMinor: 85_200n, currency: 'EUR' };
+      expect(kindsOf(progressFrom(status, own))).toEqual(['release']);
+    }
+  }
+});
+
 test('a void that was never requested needs a person', () => {
   const state = { ...payoutThatIs('processing'), voidIntent: null };
   expect(shown(effectOf(state, facts.voided, usualFactRules))).toBe(contradicts);

@@ -169,6 +169,7 @@ function reportOf(kind: RailReport['kind'], details: Details): RailReport {
   const { amount = '0', currency = '', code = 'NARR', at, bank_reference = '' } = details;
   const sum = { amountMinor: BigInt(amount), currency };
   if (kind === 'accepted') return { kind, reference: bank_reference };
-  if (kind === 'rejected') return { kind, code };
+  const isStated = details.amount !== undefined && details.currency !== undefined;
+  if (kind === 'rejected') return isStated ? { kind, ...sum, code } : { kind, code };
   return kind === 'settled' ? { kind, ...sum, at } : { kind, ...sum, code };
 }
