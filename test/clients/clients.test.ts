@@ -193,6 +193,13 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         { status: 307, headers: { location: '/v1/payouts' } },
         { status: 500, body: 'Oops' },
       ],
+      // After a lost answer, a refusal that is not the request's own leaves open whether it was executed.
+      ...['answer lost' as const, refusal('api_key_invalid', 401)],
+      ...[
+        refusal('rate_unavailable', 503, { 'retry-after': '1' }),
+        refusal('rate_unavailable', 503),
+      ],
+      ...['answer lost' as const, refusal('amount_too_small', 422)],
     );
     proxy.faults('GET /v1/account', 'silence');
     const result = await run('unrepeated', await openCaller(proxy.url));
@@ -201,12 +208,15 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         ['payout_not_cancelable', 1],
         ['rate_limited', 1],
         ['rate_unavailable', 1],
-        [307, 1],
-        [500, 1],
+        [307, 1, null, true],
+        [500, 1, null, true],
+        [null, 2, 'api_key_invalid', true],
+        ['rate_unavailable', 2],
+        ['amount_too_small', 2],
       ],
       ...(name === 'TypeScript' ? { aborted: 'TimeoutError' } : {}),
     });
-    expect(proxy.seen('POST /v1/quotes')).toHaveLength(4);
+    expect(proxy.seen('POST /v1/quotes')).toHaveLength(10);
     expect(proxy.seen('POST /v1/payouts')).toEqual([]);
     // The User-Agent tells the service's operators which client calls, in which package version.
     const [request] = proxy.seen('POST /v1/quotes');
@@ -330,6 +340,12 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         secrets,
       },
       {
+        name: 'signed with bytes that are no text',
+        headers: signedWith({ 'webhook-signature': 'v1,\udcff' }),
+        body,
+        secrets,
+      },
+      {
         name: 'without a signature',
         headers: signedWith({ 'webhook-signature': '' }),
         body,
@@ -417,12 +433,13 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
   it('passes on events about new kinds of objects', async ({ onTestFinished }) => {
     const proxy = await openProxy(onTestFinished);
     const envelope = { object: 'event', created_at: '2026-11-21T12:00:00.000Z' };
-    const events = (['payout.sent', 'batch.completed'] as const).map((type) => ({
+    const types = ['payout.sent', 'batch.completed', 'webhook_endpoint.disabled'] as const;
+    const events = types.map((type) => ({
       ...{ ...webhookExample(type, '2026-11-15'), ...envelope },
     }));
     const limit = { object: 'limit', currency: 'USD', left: '12.50', periods: [{ days: 30 }] };
     const added = { ...events[0], id: 'evt_2', type: 'limit.reached', data: limit };
-    const data = [events[0], added, events[1]].map((event, index) => ({
+    const data = [events[0], added, events[1], events[2]].map((event, index) => ({
       ...{ ...event, sequence: index + 1 },
     }));
     const page = answerOf({ object: 'list', data, has_more: false });
@@ -433,8 +450,9 @@ describe.concurrent.each(languages)('the $name client', ({ name, run, startReadm
         [1, 'payout.sent', 'payout'],
         [2, 'limit.reached', 'limit'],
         [3, 'batch.completed', 'batch'],
+        [4, 'webhook_endpoint.disabled', 'webhook_endpoint'],
       ],
-      ...{ whole: limit, listed: 3, read: limit },
+      ...{ whole: limit, listed: 4, read: limit, disabled: 'disabled' },
     });
   });
 

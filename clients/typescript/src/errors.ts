@@ -47,9 +47,10 @@ export class CorridorProblem extends Error {
 }
 
 /**
- * The API has not responded: the connection failed, the response timed out, or an intermediary such as a
- * proxy responded instead. A write may have been executed. Repeat the call with this error's
- * `idempotencyKey`: it returns the result, or executes the write if that has not happened.
+ * It is unknown whether the request was executed: the connection failed, the response timed out, an intermediary
+ * such as a proxy responded instead of the API, or a repeat after one of these was refused without saying what
+ * became of the first attempt (`cause` is then the refusal). Repeat a write with this error's `idempotencyKey`: it
+ * returns the result, or executes the write if that has not happened.
  */
 export class CorridorConnectionError extends Error {
   override readonly name = 'CorridorConnectionError';

@@ -75,6 +75,7 @@ export function createTransport(options: TransportOptions): Transport {
       headers: headersOf(sharedHeaders, request),
       ...(body === undefined ? {} : { body: body.text }),
     } as const;
+    let isDoubtful = false;
     // Bounded by the caller's maxRetries or defaultMaxRetries.
     for (let retries = 0; ; retries += 1) {
       const facts = { idempotencyKey, attempts: retries + 1 };
@@ -92,7 +93,8 @@ export function createTransport(options: TransportOptions): Transport {
       const waitMs = pauseBeforeRetryMs(outcome.attempt, {
         ...{ retries, random: Math.random(), nowMs: Date.now() },
       });
-      if (retries >= maxRetries || waitMs === undefined) throw errorOf(outcome, facts);
+      if (retries >= maxRetries || waitMs === undefined) throw errorOf(outcome, facts, isDoubtful);
+      isDoubtful ||= mayBeExecuted(outcome);
       await pauseOrAbort(waitMs, chosen.signal);
       throwIfAborted(chosen.signal, facts);
     }
@@ -141,8 +143,24 @@ async function attemptOnce<Answer>(
   }
 }
 
-function errorOf({ attempt, body, cause }: Failure, facts: RequestFacts): Error {
-  if (isProblem(body)) return new CorridorProblem(body, facts);
+/** Whether the request may have been executed although no answer says so. */
+function mayBeExecuted({ attempt: { status }, body }: Failure): boolean {
+  if (status === undefined || !isProblem(body) || body.code === 'request_in_progress') return true;
+  return status >= 500 && body.code !== 'rate_unavailable';
+}
+
+/** @param isDoubtful whether an earlier attempt may have been executed */
+function errorOf(
+  { attempt, body, cause }: Failure,
+  facts: RequestFacts,
+  isDoubtful: boolean,
+): Error {
+  if (isProblem(body)) {
+    const problem = new CorridorProblem(body, facts);
+    if (!isDoubtful || facts.idempotencyKey === undefined || isOfFirst(problem)) return problem;
+    const message = `The outcome of an earlier attempt is unknown, and a repeat was refused with ${body.code}.`;
+    return new CorridorConnectionError(message, { ...facts, cause: problem });
+  }
   if (attempt.status !== undefined) {
     const { status } = attempt;
     return new CorridorConnectionError(`Something other than the API answered ${status}.`, {
@@ -151,6 +169,15 @@ function errorOf({ attempt, body, cause }: Failure, facts: RequestFacts): Error 
   }
   const said = cause instanceof Error ? reasonOf(cause) : String(cause);
   return new CorridorConnectionError(`The API did not answer: ${said}.`, { ...facts, cause });
+}
+
+/** Statuses of refusals that the API may make before it looks up the idempotency key. */
+const keylessStatuses: readonly number[] = [401, 403, 408, 409, 429];
+
+/** Whether a refusal says what became of the first request with the key. */
+function isOfFirst({ code, status, payout, batch }: CorridorProblem): boolean {
+  if (status >= 500) return code === 'rate_unavailable';
+  return (payout ?? batch) !== undefined || !keylessStatuses.includes(status);
 }
 
 /** Returns the cause's message, because fetch's own message is only "fetch failed". */

@@ -39,13 +39,17 @@ export type BatchMode = NonNullable<BatchParams['mode']>;
 export type PayoutParams = Schemas['createPayout_params'];
 
 type EventType = Schemas['event']['type'];
-type BatchEventType = Extract<EventType, `batch.${string}`>;
-type PayoutEventType = Exclude<EventType, BatchEventType>;
 
 /** An event's `type` determines the type of its `data`: `if (event.type === 'payout.settled') …`. */
 type About<Whole, PayoutData, BatchData> =
-  | (Omit<Whole, 'type' | 'data'> & { readonly type: PayoutEventType; readonly data: PayoutData })
-  | (Omit<Whole, 'type' | 'data'> & { readonly type: BatchEventType; readonly data: BatchData });
+  | Of<Whole, `payout.${string}`, PayoutData>
+  | Of<Whole, `batch.${string}`, BatchData>
+  | Of<Whole, `webhook_endpoint.${string}`, WebhookEndpoint>;
+
+type Of<Whole, Type extends string, Data> = Omit<Whole, 'type' | 'data'> & {
+  readonly type: Extract<EventType, Type>;
+  readonly data: Data;
+};
 
 export type CorridorEvent = About<Schemas['event'], Payout, Batch>;
 

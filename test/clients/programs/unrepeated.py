@@ -13,7 +13,9 @@ def failure_of(call: Callable[[], object]) -> object:
     except CorridorProblem as problem:
         return [problem.code, problem.attempts]
     except CorridorConnectionError as error:
-        return [error.status, error.attempts]
+        cause = error.__cause__
+        code = cause.code if isinstance(cause, CorridorProblem) else None
+        return [error.status, error.attempts, code, error.idempotency_key is not None]
 
 
 def quote() -> Quote:
@@ -22,6 +24,9 @@ def quote() -> Quote:
 
 failures = [
     failure_of(lambda: corridor.payouts.cancel("po_1")),
+    failure_of(quote),
+    failure_of(quote),
+    failure_of(quote),
     failure_of(quote),
     failure_of(quote),
     failure_of(quote),

@@ -7,7 +7,10 @@ async function failureOf(call: Promise<unknown>) {
     return await call;
   } catch (error) {
     if (error instanceof CorridorProblem) return [error.code, error.attempts];
-    if (error instanceof CorridorConnectionError) return [error.status, error.attempts];
+    if (error instanceof CorridorConnectionError) {
+      const code = error.cause instanceof CorridorProblem ? error.cause.code : null;
+      return [error.status, error.attempts, code, error.idempotencyKey !== undefined];
+    }
     return error instanceof Error ? error.name : String(error);
   }
 }
@@ -15,6 +18,9 @@ async function failureOf(call: Promise<unknown>) {
 const quote = { source_currency: 'USD', destination_currency: 'EUR', amount: 100 };
 const failures = [
   await failureOf(corridor.payouts.cancel('po_1')),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),

@@ -33,11 +33,12 @@ class CorridorProblem(Exception):
 
 
 class CorridorConnectionError(Exception):
-    """The API has not responded.
+    """It is unknown whether the request was executed.
 
-    The connection failed, the response timed out, or an intermediary such as a proxy responded
-    instead. A write may have been executed. Repeat the call with this error's ``idempotency_key``:
-    it returns the result, or executes the write if that has not happened.
+    The connection failed, the response timed out, an intermediary such as a proxy responded instead
+    of the API, or a repeat after one of these was refused without saying what became of the first
+    attempt (``__cause__`` is then the refusal). Repeat a write with this error's
+    ``idempotency_key``: it returns the result, or executes the write if that has not happened.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Tag
 from . import models
 from ._base import Model
 
-KNOWN_KINDS = frozenset({"payout", "batch"})
+KNOWN_KINDS = frozenset({"payout", "batch", "webhook_endpoint"})
 
 
 class UnknownObject(Model):
@@ -32,6 +32,7 @@ def _kind_of(data: object) -> str:
 Data = Annotated[
     Annotated[models.Payout, Tag("payout")]
     | Annotated[models.Batch, Tag("batch")]
+    | Annotated[models.WebhookEndpoint, Tag("webhook_endpoint")]
     | Annotated[UnknownObject, Tag("unknown")],
     Discriminator(_kind_of),
 ]

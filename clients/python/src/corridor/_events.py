@@ -40,7 +40,9 @@ class Events:
     def list(
         self, *, timeout: float | None = None, **params: Unpack[ListEventsParams]
     ) -> Page[Event]:
-        """Lists events, newest first."""
+        """Lists events, newest first. For those after a sequence, oldest first, use ``listen``."""
+        if "after" in params:
+            raise TypeError("after: use events.listen, which follows the feed from a sequence.")
         return Page(self._transport, "/v1/events", params, Event, timeout)
 
     def retrieve(self, event_id: str, *, timeout: float | None = None) -> Event:

@@ -102,6 +102,7 @@ class Transport:
             timeout=seconds,
         )
         retries = 0
+        is_doubtful = False
         # Bounded by the caller's max_retries or DEFAULT_MAX_RETRIES.
         while True:
             outcome = self._attempt(prepared, model)
@@ -114,7 +115,8 @@ class Transport:
                 now=datetime.now(timezone.utc),
             )
             if retries >= most or pause is None:
-                raise _error_of(outcome, request, retries + 1) from outcome.cause
+                raise _error_of(outcome, request, retries + 1, is_doubtful)
+            is_doubtful = is_doubtful or _may_be_executed(outcome)
             time.sleep(pause)
             retries += 1
 
@@ -167,10 +169,40 @@ def _problem_of(content: bytes) -> Problem | None:
         return None
 
 
-def _error_of(failure: _Failure, request: Request, attempts: int) -> Exception:
+def _may_be_executed(failure: _Failure) -> bool:
+    """Returns whether the request may have been executed although no answer says so."""
+    status, code = failure.attempt.status, failure.attempt.code
+    if status is None or code is None or code == "request_in_progress":
+        return True
+    return status >= 500 and code != "rate_unavailable"
+
+
+#: Statuses of refusals that the API may make before it looks up the idempotency key.
+KEYLESS_STATUSES = frozenset({401, 403, 408, 409, 429})
+
+
+def _is_of_first(problem: CorridorProblem) -> bool:
+    """Returns whether a refusal says what became of the first request with the key."""
+    if problem.status >= 500:
+        return problem.code == "rate_unavailable"
+    names = problem.payout is not None or problem.batch is not None
+    return names or problem.status not in KEYLESS_STATUSES
+
+
+def _error_of(failure: _Failure, request: Request, attempts: int, is_doubtful: bool) -> Exception:
+    """``is_doubtful``: whether an earlier attempt may have been executed."""
     key = request.idempotency_key
     if failure.problem is not None:
-        return CorridorProblem(failure.problem, key, attempts)
+        problem = CorridorProblem(failure.problem, key, attempts)
+        if not is_doubtful or key is None or _is_of_first(problem):
+            return problem
+        said = (
+            "The outcome of an earlier attempt is unknown, and a repeat was refused with "
+            f"{problem.code}."
+        )
+        unknown = CorridorConnectionError(said, key, attempts)
+        unknown.__cause__ = problem
+        return unknown
     status = failure.attempt.status
     if status is not None:
         said = f"Something other than the API answered {status}."
@@ -179,7 +211,9 @@ def _error_of(failure: _Failure, request: Request, attempts: int) -> Exception:
     is_foreign = isinstance(failure.cause, ValueError)
     reason = type(failure.cause).__name__ if is_foreign else repr(failure.cause)
     said = f"The API did not answer: {reason}."
-    return CorridorConnectionError(said, key, attempts)
+    lost = CorridorConnectionError(said, key, attempts)
+    lost.__cause__ = failure.cause
+    return lost
 
 
 __all__ = [

@@ -36,7 +36,7 @@ def verify_webhook(
     ``raw_body`` is the body exactly as received, before any parsing. ``secrets`` is the endpoint's
     secret, ``whsec_…``, or a public key of the service, ``whpk_…``, or several of them during a
     rotation. None, which the API returns except for new endpoints, is a ValueError. Public keys
-    need the package ``cryptography``: ``pip install corridor-client[ed25519]``. Raises
+    need the package ``cryptography``, which the extra ``ed25519`` installs. Raises
     WebhookVerificationError if none of them verifies a signature of the last five minutes.
     """
     message = _verified(raw_body, headers, secrets)
@@ -62,7 +62,7 @@ def verify_webhook_events(
 def _verified(
     raw_body: str | bytes, headers: Mapping[str, str], secrets: str | Sequence[str] | None
 ) -> dict[str, Any]:
-    body = raw_body.encode() if isinstance(raw_body, str) else raw_body
+    body = raw_body.encode(errors="surrogateescape") if isinstance(raw_body, str) else raw_body
     sent = {name.lower(): value for name, value in headers.items()}
     message_id = _header(sent, "webhook-id")
     timestamp = _header(sent, "webhook-timestamp")
@@ -71,7 +71,7 @@ def _verified(
         abs(time.time() - int(timestamp)) > TOLERANCE_SECONDS
     ):
         raise WebhookVerificationError("The webhook is older or newer than five minutes.")
-    signed = f"{message_id}.{timestamp}.".encode() + body
+    signed = f"{message_id}.{timestamp}.".encode(errors="surrogateescape") + body
     pairs = [signature.partition(",") for signature in signatures.split(" ")[:MOST_SIGNATURES]]
     for secret in [secrets or ""] if secrets is None or isinstance(secrets, str) else secrets:
         is_public = secret.startswith("whpk_")
@@ -114,7 +114,7 @@ def _authenticator_of(secret: str) -> Callable[[bytes, str], bool]:
 
     def is_signed(signed: bytes, sent: str) -> bool:
         expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
-        return hmac.compare_digest(expected, sent.encode())
+        return hmac.compare_digest(expected, sent.encode(errors="surrogateescape"))
 
     return is_signed
 
