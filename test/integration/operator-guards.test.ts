@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { setAccountState } from '../../src/db/accounts.js';
-import { hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { hashOfKey, insertApiKey, revokeApiKey } from '../../src/db/apiKeys.js';
+import { pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import {
   connectDatabase,
   type Database,
@@ -8,6 +9,7 @@ import {
   isRaisedByFunction,
   type Sql,
 } from '../../src/db/client.js';
+import { insertOpening } from '../../src/db/corridorOpenings.js';
 import { newId } from '../../src/db/id.js';
 import { entriesOf, type OwnedEntry, postEntries, setLimits } from '../../src/db/ledger.js';
 import {
@@ -29,6 +31,7 @@ import { referenceSource } from '../../src/rates/reference.js';
 import { eventually } from '../assertions/eventually.js';
 import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 import { signature, signedBy } from '../fixtures/operators.js';
+import { requestBatch } from '../fixtures/requestBatch.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -602,7 +605,58 @@ describe('the operators’ database login without an operator key', () => {
       await freeze(sql);
       await record(sql, 'grace', 'account frozen');
       await setAccountState(sql, accountId, 'open');
+      await record(sql, 'grace', 'account open');
     });
+  });
+
+  it('changes nothing if the audit line says the opposite', async () => {
+    const [rate] = await database<{ id: string }[]>`select id::text from rates limit 1`;
+    const rateId = exactlyOne(rate).id;
+    const batchId = await requestBatch(database, accountId, { count: 1 });
+    await pauseBatch(database, batchId);
+    const lies: Record<string, (sql: Sql) => Promise<unknown>> = {
+      account: async (sql) => {
+        await setAccountState(sql, accountId, 'frozen');
+        await recordCommand(sql, signedBy(), accountId, { kind: 'account open' });
+      },
+      corridor: async (sql) => {
+        const opening = { source: 'USD', destination: null, isOpen: true };
+        const { id } = await insertOpening(sql, opening, null);
+        await recordCommand(sql, signedBy(), `corridor_${id}`, { kind: 'corridors close' });
+      },
+      batch: async (sql) => {
+        await recordCommand(sql, signedBy(), batchId, { kind: 'batches pause' });
+        await resumeBatch(sql, batchId);
+      },
+      rate: async (sql) => {
+        const operator = await recordCommand(sql, signedBy(), rateId, { kind: 'rates rejected' });
+        await sql`
+          insert into rate_decisions (rate_id, outcome, operator, reason)
+          values (${rateId}, 'accepted', ${operator}, 'a test')`;
+      },
+      'first key': async (sql) => {
+        await recordCommand(sql, signedBy(), accountId, { kind: 'account open' });
+        const key = { accountId, keyHash: hashOfKey('second'), lastFour: 'cond' };
+        await insertApiKey(sql, key);
+      },
+      'new key': async (sql) => {
+        const key = { accountId, keyHash: hashOfKey('third'), lastFour: 'hird' };
+        const { id } = await insertApiKey(sql, key);
+        await recordCommand(sql, signedBy(), id, { kind: 'keys revoke' });
+      },
+    };
+    const { id: revoked } = await insertApiKey(database, {
+      ...{ accountId, keyHash: hashOfKey('gone'), lastFour: 'gone' },
+    });
+    await revokeApiKey(database, revoked);
+    lies['revoked key'] = async (sql) => {
+      await recordCommand(sql, signedBy(), revoked, { kind: 'keys revoke' });
+      await sql`update api_keys set revoked_at = null where id = ${revoked}`;
+    };
+    for (const [name, lie] of Object.entries(lies)) {
+      const message = expect.stringContaining('only together with the audit line');
+      await expect(operator.begin(lie), name).rejects.toMatchObject({ code: '42501', message });
+    }
   });
 
   it('changes nothing if the audit line is about something else', async () => {
