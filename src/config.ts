@@ -220,6 +220,11 @@ const checkedWorkerSchema = workerSchema
       RATE_SOURCE !== 'table' || (isLocal ? localTableUrl : tableUrl).test(RATE_TABLE_URL),
     { path: ['RATE_TABLE_URL'], error: 'an https URL with a path and no query' },
   )
+  .refine(
+    ({ RATE_SOURCE, RATE_SOURCE_URL, WEBHOOKS_ALLOW_INSECURE: isLocal }) =>
+      RATE_SOURCE !== 'ecb' || isLocal || RATE_SOURCE_URL.startsWith('https:'),
+    { path: ['RATE_SOURCE_URL'], error: 'an https URL' },
+  )
   .refine((set) => set.RATE_SOURCE !== 'table' || ed25519Key.test(set.RATE_TABLE_PUBLIC_KEY), {
     path: ['RATE_TABLE_PUBLIC_KEY'],
     error: 'an ed25519 public key in PEM',

@@ -417,9 +417,9 @@ function countAttempts({ kind }: SendOutcome, deliveries: readonly DueDelivery[]
 
 /** An attempt without a result yet. The attempts of one request share their time. */
 function unsent(delivery: DueDelivery, at = new Date()) {
-  const { eventId, endpointId, groupId, nextAttemptAt, attempts, url, isFailing } = delivery;
+  const { eventId, endpointId, groupId, nextAttemptAt, attempts, url } = delivery;
   const nothing = { latencyMs: null, httpStatus: null, error: null, answer: null, retryInMs: 0 };
-  return { eventId, endpointId, groupId, nextAttemptAt, attempts, url, isFailing, at, ...nothing };
+  return { eventId, endpointId, groupId, nextAttemptAt, attempts, url, at, ...nothing };
 }
 
 type Ended = Omit<AttemptResult, 'status'>;

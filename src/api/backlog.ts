@@ -2,7 +2,7 @@ import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { readBacklog } from '../db/backlog.js';
 import type { Database } from '../db/client.js';
-import { showBacklog } from '../metrics.js';
+import { show, showBacklog } from '../metrics.js';
 import { readQueueBacklog } from '../temporal/queueBacklog.js';
 import { cached } from './cached.js';
 
@@ -14,6 +14,11 @@ const freshMs = 10_000;
  * that cannot be read keeps its last values and their time.
  */
 export function createBacklog(database: Database, temporal: Client, log: Logger) {
+  // A process that starts during an outage counts its time as well: alerts ignore what has no value.
+  const began = Date.now() / 1000;
+  for (const from of ['database', 'temporal']) {
+    show('backlog_read_timestamp_seconds', { from }, began);
+  }
   const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
   return cached(async (): Promise<void> => {
     await Promise.all([

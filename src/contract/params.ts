@@ -64,7 +64,10 @@ export const matching = (form: RegExp, expected: string) =>
   z.string(expected).regex(form, expected).describe(expected);
 
 export const idOf = (prefix: string, what: string) =>
-  matching(new RegExp(`^${prefix}_[0-9a-z]{1,64}$`), `the id of a ${what} (${prefix}_…)`);
+  matching(
+    new RegExp(`^${prefix}_[0-9a-z]{1,64}$`),
+    `the id of ${/^[aeiou]/.test(what) ? 'an' : 'a'} ${what} (${prefix}_…)`,
+  );
 
 /**
  * Characters refused in text. On some rails a line break in a remittance text starts a new field; the others

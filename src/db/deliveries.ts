@@ -10,8 +10,6 @@ export type DueDelivery = KnownPair &
   Pick<WebhookEndpointRow, 'url' | 'secretNumber' | 'signature' | 'batching' | 'apiVersion'> & {
     /** Whether the previous secret signs as well. */
     readonly isOverlap: boolean;
-    /** Whether the endpoint has failed since its last successful delivery. */
-    readonly isFailing: boolean;
     /** Includes the attempt for which it is claimed. */
     readonly attempts: number;
     /** Set for a first attempt that has no row of its own in `deliveries`. */
@@ -144,7 +142,7 @@ const claiming = (sql: Sql) => sql`
 export const claimedRows = (sql: Sql) => sql`
   select t.*, w.url, w.secret_number, w.signature, w.batching, w.api_version,
          coalesce(w.previous_secret_until > now(), false) as is_overlap,
-         w.failures > 0 as is_failing, ${eventColumns(sql)}
+         ${eventColumns(sql)}
     from taken t join events e on e.id = t.event_id
     join webhook_endpoints w on w.id = t.endpoint_id ${ofPayout(sql)} order by e.sequence`;
 

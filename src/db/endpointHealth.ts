@@ -10,8 +10,6 @@ export type Attempted = {
   readonly at: Date;
   /** Its duration. Null if nothing was sent because of an error on our side. */
   readonly latencyMs: number | null;
-  /** Whether the endpoint was already failing before this attempt. */
-  readonly isFailing: boolean;
 };
 
 /**
@@ -86,7 +84,7 @@ export async function recordHealth(
 function tallyOf(results: readonly Attempted[]) {
   const isWell = results.some(({ status }) => status === 'delivered');
   const [first] = results;
-  if (first === undefined || (isWell && !results.some(({ isFailing }) => isFailing))) return [];
+  if (first === undefined) return [];
   const requests = new Set(results.map(({ at }) => at));
   return [{ endpointId: first.endpointId, url: first.url, failed: isWell ? 0 : requests.size }];
 }

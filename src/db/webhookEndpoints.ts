@@ -123,9 +123,13 @@ export const cancelPending = (sql: Sql, id: string, condition: Fragment) => sql`
       where endpoint_id = ${id} and status = 'pending' and exists (${condition})
       order by next_attempt_at limit ${canceledAtOnce} for update skip locked))`;
 
-/** Cancels the pending deliveries of a deleted or disabled endpoint; returns whether there may be more. */
+/** Cancels the pending deliveries of an endpoint that is not enabled; returns whether there may be more. */
 export async function cancelAll(sql: Sql, id: string): Promise<boolean> {
-  const { count } = await cancelPending(sql, id, sql`select`);
+  const { count } = await cancelPending(
+    sql,
+    id,
+    sql`select from webhook_endpoints where id = ${id} and (status <> 'enabled' or deleted_at is not null)`,
+  );
   return count === canceledAtOnce;
 }
 

@@ -1,6 +1,8 @@
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { countMoves } from '../../src/activities/countMoves.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
+import { createBacklog } from '../../src/api/backlog.js';
 import { readBacklog } from '../../src/db/backlog.js';
 import { transaction } from '../../src/db/client.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
@@ -14,6 +16,7 @@ import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { usualFactRules } from '../fixtures/factRules.js';
+import { absentTemporal } from '../fixtures/interleaving.js';
 import { keyring } from '../fixtures/keyring.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
@@ -175,6 +178,18 @@ describe('what waits', () => {
     expect(ages.map(([{ currency }]) => currency)).toContain('USD');
     expect(await shown('rates_waiting')).toEqual([[{}, 0]]);
   });
+});
+
+it('the time of the last reading is known from the start, as an outage may have begun before', async () => {
+  const startSeconds = Date.now() / 1000;
+  createBacklog(test.api, absentTemporal(), pino({ level: 'silent' }));
+  const name = 'corridor_backlog_read_timestamp_seconds';
+  const lines = (await registry.getSingleMetricAsString(name)).split('\n');
+  const samples = lines.filter((line) => line.startsWith(name));
+  expect(samples.map((line) => /from="(\w+)"/.exec(line)?.[1])).toEqual(['database', 'temporal']);
+  for (const line of samples) {
+    expect(Number(line.split(' ').at(-1))).toBeGreaterThanOrEqual(startSeconds);
+  }
 });
 
 describe('a payout that moves', () => {

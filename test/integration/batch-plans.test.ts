@@ -315,7 +315,6 @@ const delivered = {
   error: null,
   answer: null,
   retryInMs: 0,
-  isFailing: true,
   attempts: 1,
   groupId: null,
   url: 'http://127.0.0.1:1/',

@@ -6,6 +6,7 @@ import { failuresToPause, recordHealth } from '../../src/db/endpointHealth.js';
 import { newId } from '../../src/db/id.js';
 import { redeliverFailed } from '../../src/db/redelivery.js';
 import {
+  cancelAll,
   findWebhookEndpoint,
   insertWebhookEndpoint,
   updateWebhookEndpoint,
@@ -110,6 +111,25 @@ describe('an endpoint', { timeout: 120_000 }, () => {
     expect(inOrder(sink.taken)).toEqual(numbers(900));
     expect(sink.taken).toHaveLength(900);
     expect(sink.requests()).toBeLessThan(900 * 1.6);
+  });
+
+  it('that recovers while its first attempts are made is not paused', async () => {
+    const isDown = (request: number) => request > 30 && request <= 230;
+    const sink = await openSink((request) => (isDown(request) ? 500 : 200));
+    const { accountId, endpoint } = await openListener(sink.url);
+    const payoutId = await recordEvents(test.database, accountId, 300);
+    await openWorker().deliver(payoutId);
+    expect(sink.requests()).toBe(300);
+    expect(await endpoint()).toMatchObject({ failures: 0, failingSince: null });
+  });
+
+  it('that is enabled again before its run cancels what was due misses nothing', async () => {
+    const sink = await openSink(() => 200);
+    const { accountId, endpointId } = await openListener(sink.url);
+    await recordEvents(test.database, accountId, 3);
+    expect(await cancelAll(test.database, endpointId)).toBe(false);
+    await run(endpointId);
+    expect(inOrder(sink.taken)).toEqual(numbers(3));
   });
 
   it('that breaks off every fifth of 10,000 misses nothing', async () => {
@@ -309,7 +329,7 @@ it('two runs that fail at the same endpoints in opposite orders are both counted
   const [first = '', last = ''] = made.toSorted();
   const fail = (...endpointIds: readonly string[]) => {
     const failed = { url, status: 'pending', at: new Date(), latencyMs: 5 } as const;
-    const results = endpointIds.map((endpointId) => ({ ...failed, endpointId, isFailing: false }));
+    const results = endpointIds.map((endpointId) => ({ ...failed, endpointId }));
     return recordHealth(test.worker, results);
   };
   const runs: ReturnType<typeof recordHealth>[] = [];

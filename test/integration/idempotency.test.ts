@@ -239,10 +239,13 @@ const subjectOf = ({ status, body }: ApiAnswer) => ({
 /** Everything of an account that a write may have changed, except what workflows do later. */
 async function worldOf(accountId: string) {
   const { database } = system;
-  await eventually('every payout is decided', 20_000, async () => {
-    const pending = await database`
-      select from payouts where account_id = ${accountId} and status = 'pending'`;
-    return pending.count === 0 ? true : undefined;
+  // An order without an answer, in a canceled batch, is voided some seconds later.
+  await eventually('every payout is decided, and canceled batches have ended', 20_000, async () => {
+    const open = await database`
+      select from payouts p left join batches b on b.id = p.batch_id
+       where p.account_id = ${accountId}
+         and (p.status = 'pending' or (p.status = 'processing' and b.canceled_at is not null))`;
+    return open.count === 0 ? true : undefined;
   });
   const [row] = await database<{ keys: number }[]>`
     select (select api_version from accounts where id = ${accountId}) as version,

@@ -152,7 +152,6 @@ describe('a redelivery by a range of sequences', () => {
       error: null,
       answer: null,
       retryInMs: 0,
-      isFailing: false,
     };
     await transaction(system.database, async (sql) => {
       await recordAttempts(sql, [{ ...ended, ...attempt, eventId: first }]);

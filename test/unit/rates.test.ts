@@ -89,6 +89,17 @@ describe('the source of rates', () => {
   });
 });
 
+test('the address of the ECB’s file is https, except on a local stack', () => {
+  const ecb = {
+    ...settings,
+    RATE_SOURCE: 'ecb',
+    RATE_SOURCE_URL: 'http://mirror.example.com/d.xml',
+  };
+  expect(() => readWorkerConfig(ecb)).toThrow('RATE_SOURCE_URL: expected an https URL');
+  readWorkerConfig({ ...ecb, WEBHOOKS_ALLOW_INSECURE: 'true' });
+  readWorkerConfig({ ...ecb, RATE_SOURCE_URL: 'https://mirror.example.com/d.xml' });
+});
+
 describe('the settings of a signed table', () => {
   const { publicKey, privateKey } = pemOf(generateKeyPairSync('ed25519'));
   const table = {
