@@ -62,9 +62,14 @@ export function retryLater(message: string, afterMs?: number): ApplicationFailur
   });
 }
 
+/** Rethrows another system's error without its code, which could be mistaken for a database outage's. */
+export function throwForeign(error: unknown): never {
+  throw new Error(messageOf(error));
+}
+
 /** Returns the message of an error, or another thrown value as text. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return error instanceof Error ? error.message || error.name : String(error);
 }
 
 /** A quarter of the heartbeat timeout of the lane's activities, see workflows/proxies.ts. */

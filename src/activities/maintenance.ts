@@ -17,7 +17,7 @@ import { count, show } from '../metrics.js';
 import { isReachable } from '../temporal/client.js';
 import { startBatches, wakeChunks, wakeEndpoints } from '../temporal/workflowCalls.js';
 import type { ActivityDeps, WakingDeps } from './deps.js';
-import { withHeartbeat } from './failure.js';
+import { throwForeign, withHeartbeat } from './failure.js';
 import { readStatements } from './statements.js';
 import { wakeOwn } from './waking.js';
 
@@ -157,7 +157,8 @@ type RateDeps = Pick<MaintenanceDeps, 'database' | 'rateSource' | 'log'>;
 
 /** Stores the rates of the source, and logs those that wait for an operator to accept them. */
 async function refreshRates({ database, rateSource, log }: RateDeps): Promise<void> {
-  const waiting = await storeRates(database, rateSource, await rateSource.fetch());
+  const rates = await rateSource.fetch().catch(throwForeign);
+  const waiting = await storeRates(database, rateSource, rates);
   for (const { id, ...rate } of waiting) {
     log.warn({ ...rate, id: id.toString() }, 'a rate jumped and waits for corridor rates accept');
   }

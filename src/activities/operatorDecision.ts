@@ -24,6 +24,7 @@ import { conflicting, maybeTaken, partlyReturned } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
+import { throwForeign } from './failure.js';
 import { answersTo, factFromLookup } from './lookup.js';
 import {
   gapInStatements,
@@ -282,5 +283,6 @@ function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0])
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {
   const keys = [railKey(id)];
-  return factFromLookup(answersTo(keys, await rail.lookup(keys)).get(id));
+  const answers = await rail.lookup(keys).catch(throwForeign);
+  return factFromLookup(answersTo(keys, answers).get(id));
 }

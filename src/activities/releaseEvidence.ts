@@ -5,7 +5,7 @@ import { clearVoidIntent, writeVoidIntent } from '../db/submissions.js';
 import { hasConflictingReports, railKey, type VoidOutcome } from '../domain/payout.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
-import { messageOf, retryLater } from './failure.js';
+import { messageOf, retryLater, throwForeign } from './failure.js';
 import { readStatements } from './statements.js';
 
 // Proof that a rail will not pay: it was never called, it has voided the key while it still knows
@@ -46,7 +46,7 @@ export async function finishVoid(
     throw retryLater('The process was suspended during the void; the order is looked up.');
   };
   throwIfStale();
-  const answer = await rail.voidKey(railKey(id));
+  const answer = await rail.voidKey(railKey(id)).catch(throwForeign);
   throwIfStale();
   if (answer === 'too_late') await clearVoidIntent(database, id);
   return answer;

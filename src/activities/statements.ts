@@ -1,6 +1,7 @@
 import { type Database, transaction } from '../db/client.js';
 import { storeStatement, unreadDays } from '../db/statements.js';
 import type { Rail } from '../rails/rail.js';
+import { throwForeign } from './failure.js';
 
 /**
  * Reads a rail's statements that are not stored as closed yet, from a given day on if there is one. A
@@ -10,7 +11,8 @@ export async function readStatements(database: Database, rail: Rail, from?: stri
   const failures: unknown[] = [];
   for (const date of await unreadDays(database, rail.name, from)) {
     try {
-      const statement = { ...(await rail.statement(date)), rail: rail.name, date };
+      const read = await rail.statement(date).catch(throwForeign);
+      const statement = { ...read, rail: rail.name, date };
       await transaction(database, (sql) => storeStatement(sql, statement));
     } catch (error) {
       // An unreachable bank takes 5 s per day to time out: stop after five failures.

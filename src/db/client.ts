@@ -115,6 +115,18 @@ const retryableCodes = new Set(['40001', '40P01']);
 /** All code takes locks in the same order, so even a second deadlock in a row is rare. */
 const maximumAttempts = 4;
 
+/**
+ * Whether a migration has changed the columns of a statement that the connection had prepared. If others were sent
+ * with it, the driver first reports the one after it, as 25P02.
+ */
+function isStalePlan(error: unknown): boolean {
+  if (!(error instanceof postgres.PostgresError)) return false;
+  return error.routine === 'RevalidateCachedQuery' || error.code === '25P02';
+}
+
+/** Each failure drops one stale statement of one connection: more than a transaction has on a pool of 16. */
+const maximumStalePlans = 100;
+
 /** Codes of a lost connection, from the driver and from the operating system (E…). */
 const lostCodes = /^(CONNECTION_(CLOSED|ENDED|DESTROYED)|CONNECT_TIMEOUT|E[A-Z]+)$/;
 
@@ -131,7 +143,7 @@ export function afterCommit(sql: Sql, effect: () => void): void {
   effects.get(sql)?.push(effect);
 }
 
-/** Runs a transaction and retries it after a deadlock. `work` must have no side effects outside it. */
+/** Runs a transaction and retries it after a deadlock, or if a migration made its plans stale. `work` must have no side effects outside it. */
 export async function transaction<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,
@@ -174,7 +186,9 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
       for (const effect of committed) effect();
       return result;
     } catch (error) {
-      if (!retryableCodes.has(codeOf(error)) || attempt >= maximumAttempts) throw error;
+      const isRetryable = retryableCodes.has(codeOf(error));
+      const most = isStalePlan(error) ? maximumStalePlans : isRetryable ? maximumAttempts : 1;
+      if (attempt >= most) throw error;
     } finally {
       isOver = true;
     }

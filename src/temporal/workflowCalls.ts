@@ -50,7 +50,7 @@ const wakeLimitMs = 5_000;
 /** Timeout of waking many. A thousand take three seconds; a callback's sender or a sweep waits for that. */
 const wakeAllLimitMs = 10_000;
 
-/** Estimate for the SettleBy search attribute until the payout is accepted and its rail's limit is known. */
+/** Estimate for SettleBy of a payout that is not accepted yet. It stays until a command changes the deadline. */
 const usualSettlementMs = 5 * 24 * 60 * 60 * 1000;
 
 /** Makes a call with a timeout. It ends at most one pause of the client (client.ts) after the timeout. */

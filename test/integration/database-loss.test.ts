@@ -1,6 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { connectDatabase, type Database, isOutage, transaction } from '../../src/db/client.js';
+import {
+  connectDatabase,
+  type Database,
+  isOutage,
+  type Sql,
+  transaction,
+} from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { type CutLine, openCutLine } from '../fakes/cutLine.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
@@ -218,5 +224,39 @@ describe('a connection that is being opened', () => {
 
     line.refuseNew(false);
     await eventually('an answer', 10_000, async () => (await ask()) === 'answered' || undefined);
+  });
+});
+
+describe('a transaction after a migration that changed what its statements return', () => {
+  let test: TestDatabase;
+  let database: Database;
+  beforeAll(async () => {
+    test = await createTestDatabase();
+    const options = { url: test.url, poolSize: 1, applicationName: 'test', keepsPlans: true };
+    database = connectDatabase(options);
+  });
+  afterAll(async () => {
+    await database?.end({ timeout: 5 });
+    await test?.drop();
+  });
+
+  // More statements than a transaction is repeated for a deadlock.
+  const numbers = [1, 2, 3, 4, 5, 6];
+  const send = (sql: Sql, n: number) => sql`
+    select *, 1 as ${sql(`c${n}`)} from grown where a is distinct from ${n}`;
+  it.each<readonly [string, (sql: Sql) => Promise<unknown>]>([
+    [
+      'one after another',
+      async (sql) => {
+        for (const n of numbers) await send(sql, n);
+      },
+    ],
+    ['at once', (sql) => Promise.all(numbers.map((n) => send(sql, n)))],
+  ])('goes on: %s', async (_name, work) => {
+    await test.database`create table grown (a int)`;
+    await transaction(database, work);
+    await test.database`alter table grown add column b int`;
+    await transaction(database, work);
+    await test.database`drop table grown`;
   });
 });

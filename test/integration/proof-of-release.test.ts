@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { accept } from '../../src/activities/acceptance.js';
 import type { OperateInput } from '../../src/activities/operator.js';
+import { readStatements } from '../../src/activities/statements.js';
 import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
-import { exactlyOne, transaction } from '../../src/db/client.js';
+import { exactlyOne, isOutage, transaction } from '../../src/db/client.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import {
   findPayoutById,
@@ -279,6 +280,15 @@ describe('a batch that is canceled while its orders have no answer', () => {
     await wait(6 * dayMs);
     expect(ids.map((id) => bank.paymentsOf(id).length)).toEqual([1, 0, 0]);
   });
+});
+
+it('a bank that refuses connections is not taken for an outage of the database', async () => {
+  await accepted();
+  const refusal = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+  const rail = { ...bank.rail(), statement: () => Promise.reject(refusal) };
+  const failure = await readStatements(time.database, rail).catch((error: unknown) => error);
+  expect(failure).toMatchObject({ message: 'connect ECONNREFUSED' });
+  expect([isOutage(refusal), isOutage(failure)]).toEqual([true, false]);
 });
 
 describe('closed statements prove that a payout was not paid', () => {
