@@ -43,7 +43,7 @@ const kinds: Readonly<Record<AttentionReason, Kind>> = {
   // The service polls the bank until the first look-up after the deadline.
   settle_by_passed: {
     reference: 'simulate: never settle',
-    wait: { rehearsal: 'four minutes', usual: 'five days' },
+    wait: { rehearsal: 'three to four minutes', usual: 'five days' },
   },
   return_short: {
     reference: 'Rehearsal',
