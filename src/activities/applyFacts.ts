@@ -13,8 +13,8 @@ import { announce } from './webhookEvents.js';
 /**
  * Applies facts to payouts: first those in the inbox, then the caller's, because a release must not
  * precede a callback that contradicts it. Only the caller's `accepted` goes first, since the order came
- * before any callback, and its `settled` or `returned` goes before a rejection. Moves, postings, events and inbox marks
- * are part of the caller's transaction.
+ * before any callback, and its `settled` or `returned` goes before a rejection. Moves, postings, events and
+ * inbox marks are part of the caller's transaction.
  */
 export async function applyFacts(
   sql: Sql,

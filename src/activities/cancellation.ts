@@ -14,8 +14,8 @@ const withdrawn = { kind: 'withdrawn' } as const;
 
 /**
  * Cancels the payouts that were never submitted to a rail and on which it has not reported, whichever workflow
- * drives them, and releases their holds. A payout that may have been submitted in a period the database has lost must first be
- * voided by its rail. The caller then wakes the payouts that have their own workflows.
+ * drives them, and releases their holds. A payout that may have been submitted in a period the database has lost
+ * must first be voided by its rail. The caller then wakes the payouts that have their own workflows.
  */
 export async function cancelItems(
   sql: Sql,

@@ -283,6 +283,5 @@ function anotherAmount(row: LockedPayout, fact: Parameters<typeof statedSum>[0])
 
 async function factAt(rail: Rail, { id }: LockedPayout): Promise<PayoutFact | undefined> {
   const keys = [railKey(id)];
-  const answers = await rail.lookup(keys).catch(throwForeign);
-  return factFromLookup(answersTo(keys, answers).get(id));
+  return factFromLookup(answersTo(keys, await rail.lookup(keys).catch(throwForeign)).get(id));
 }

@@ -15,9 +15,8 @@ const freshMs = 10_000;
  */
 export function createBacklog(database: Database, temporal: Client, log: Logger) {
   // A process that starts during an outage counts its time as well: alerts ignore what has no value.
-  const began = Date.now() / 1000;
   for (const from of ['database', 'temporal']) {
-    show('backlog_read_timestamp_seconds', { from }, began);
+    show('backlog_read_timestamp_seconds', { from }, Date.now() / 1000);
   }
   const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
   return cached(async (): Promise<void> => {

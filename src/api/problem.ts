@@ -14,6 +14,10 @@ function memberOf(refusal: Refusal) {
   return { code, param, line, expected, received, detail };
 }
 
+/** Sorts refusals so that malformed parameters (400) come first: nothing of such a request was processed. */
+export const malformedFirst = (refusals: readonly Refusal[]) =>
+  refusals.toSorted((a, b) => meaningOf(a.code).status - meaningOf(b.code).status);
+
 /**
  * Renders refusals as RFC 9457 problem details. The first refusal gives the code, the title and the members
  * at the top; `errors` lists as many as a response may. If some are malformed (400) and others refused, the
@@ -23,7 +27,7 @@ export function problemOf(
   refusals: readonly Refusal[],
   requestId: string,
 ): ContractObject<'problem'> {
-  const sorted = [...refusals].sort((a, b) => meaningOf(a.code).status - meaningOf(b.code).status);
+  const sorted = malformedFirst(refusals);
   const [first] = sorted;
   if (first === undefined) throw new Error('A problem needs a refusal.');
   const { status, title } = meaningOf(first.code);

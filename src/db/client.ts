@@ -143,7 +143,10 @@ export function afterCommit(sql: Sql, effect: () => void): void {
   effects.get(sql)?.push(effect);
 }
 
-/** Runs a transaction and retries it after a deadlock, or if a migration made its plans stale. `work` must have no side effects outside it. */
+/**
+ * Runs a transaction and retries it after a deadlock, or if a migration made its plans stale. `work` must have no
+ * side effects outside it.
+ */
 export async function transaction<T>(
   database: Database,
   work: (sql: Sql) => Promise<T>,

@@ -2,7 +2,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { changeLimits, changePayeeDelay, showLimits } from '../../src/cli/limits.js';
-import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { insertBeneficiary } from '../../src/db/beneficiaries.js';
 import { exactlyOne, transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
@@ -27,7 +26,12 @@ import {
   rateMaximumAgeMs,
   requestPayout,
 } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies, untilLockWaits } from '../servers/database.js';
+import {
+  addApiKey,
+  createTestAccount,
+  unbalancedCurrencies,
+  untilLockWaits,
+} from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -469,9 +473,7 @@ describe('an operator', () => {
 it('a key that may only send payouts learns that a limit is exceeded, not which amount', async () => {
   const payer = await openBatchPayer(system, 100_000n);
   await limit(payer.accountId, { day: '50' });
-  const key = createApiKey('test');
-  const row = { accountId: payer.accountId, keyHash: hashOfKey(key), lastFour: key.slice(-4) };
-  await insertApiKey(system.database, { ...row, name: 's', scopes: ['payouts:create'] });
+  const key = await addApiKey(system.database, payer.accountId, { scopes: ['payouts:create'] });
   const form = payer.item('too much', { amount: '5001' });
   const answer = await createClient(system.apiUrl, key)('POST /v1/payouts', { form });
   expect(answer).toMatchObject({ status: 422, body: { code: 'limit_exceeded' } });
@@ -545,9 +547,7 @@ describe('a new beneficiary', () => {
   it('says to a key that may not read how long its payouts wait', async () => {
     const payer = await openBatchPayer(system, 100_000n);
     await delayNew(payer.accountId, { above: '0' });
-    const key = createApiKey('test');
-    const row = { accountId: payer.accountId, keyHash: hashOfKey(key), lastFour: key.slice(-4) };
-    await insertApiKey(system.database, { ...row, name: 's', scopes: ['payouts:create'] });
+    const key = await addApiKey(system.database, payer.accountId, { scopes: ['payouts:create'] });
     const form = payer.item('too early');
     const answer = await createClient(system.apiUrl, key)('POST /v1/payouts', { form });
     expect(answer.body['code']).toBe('limit_exceeded');

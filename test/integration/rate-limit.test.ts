@@ -5,13 +5,13 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, 
 import { trustProxies } from '../../src/api/clientAddress.js';
 import { createHttpServer, httpLimits } from '../../src/api/httpServer.js';
 import { createLimiter, type Limiter } from '../../src/api/rateLimit.js';
-import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
+import { createApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout } from '../../src/db/payouts.js';
 import { eventually } from '../assertions/eventually.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { openWire, type Wire } from '../fixtures/wire.js';
-import { createTestAccount } from '../servers/database.js';
+import { addApiKey, createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 const limits = { perSecond: 2, burst: 4, inFlight: 3, itemsPerSecond: 1_000 };
@@ -90,9 +90,7 @@ describe('an account', () => {
   });
 
   it('shares its limit between its keys, and with no other account', async () => {
-    const other = createApiKey('test');
-    const row = { accountId, keyHash: hashOfKey(other), lastFour: other.slice(-4), name: 'other' };
-    await insertApiKey(system.database, row);
+    const other = await addApiKey(system.database, accountId);
     await useUp();
     expect((await createClient(system.apiUrl, other)('GET /v1/account')).status).toBe(429);
     const { apiKey } = await createTestAccount(system.database);

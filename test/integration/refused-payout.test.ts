@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
-import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { addApiKey, createTestAccount, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -62,9 +61,7 @@ type Case = readonly [
 const refusedQuote = (code: string) => ({ status: 422, code, param: 'quote' });
 it('a refusal shows the available balance only to a key that may read it', async () => {
   const { account } = system.account;
-  const sender = createApiKey('test');
-  const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
-  await insertApiKey(system.database, { ...key, name: 'sender', scopes: ['payouts:create'] });
+  const sender = await addApiKey(system.database, account.id, { scopes: ['payouts:create'] });
   const form = { ...live('99999999'), beneficiary: american, destination_currency: 'USD' };
   const idempotencyKey = 'too-much';
   const send = (client: ApiClient) => client('POST /v1/payouts', { form, idempotencyKey });
@@ -82,9 +79,7 @@ it('a refusal shows the available balance only to a key that may read it', async
 
 it('a refused retry shows the payout’s status only to a key that may read it', async () => {
   const { account } = system.account;
-  const sender = createApiKey('test');
-  const key = { accountId: account.id, keyHash: hashOfKey(sender), lastFour: sender.slice(-4) };
-  await insertApiKey(system.database, { ...key, name: 'retrier', scopes: ['payouts:create'] });
+  const sender = await addApiKey(system.database, account.id, { scopes: ['payouts:create'] });
   const reference = 'simulate: never settle';
   const form = { ...live('10000'), beneficiary: american, destination_currency: 'USD' };
   const first = await system.client('POST /v1/payouts', { form: { ...form, reference } });

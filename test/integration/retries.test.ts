@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createApiKey, hashOfKey, insertApiKey } from '../../src/db/apiKeys.js';
 import { storeStatement } from '../../src/db/statements.js';
 import {
   type ApiAnswer,
@@ -9,7 +8,7 @@ import {
   untilStatus,
 } from '../fixtures/client.js';
 import { openPayer, type Payer, rowOf, untilParked, untilSubmitted } from '../fixtures/payer.js';
-import { unbalancedCurrencies } from '../servers/database.js';
+import { addApiKey, unbalancedCurrencies } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -130,9 +129,7 @@ describe('a payout that retries another one', () => {
 
   it('does not show a key that may not read what became of the first one meanwhile', async () => {
     const first = await failed();
-    const key = createApiKey('test');
-    const row = { accountId: payer.accountId, keyHash: hashOfKey(key), lastFour: key.slice(-4) };
-    await insertApiKey(system.database, { ...row, name: 's', scopes: ['payouts:create'] });
+    const key = await addApiKey(system.database, payer.accountId, { scopes: ['payouts:create'] });
     const client = createClient(system.apiUrl, key);
     const repeated = { client, idempotencyKey: `unread-${first}` };
     await system.stopWorker();

@@ -8,6 +8,7 @@ import { storeRates } from '../../src/db/rates.js';
 import { allowLogins, type DatabaseUrls, databaseRoles, loginUrls } from '../../src/db/roles.js';
 import { fundEntry } from '../../src/domain/ledger.js';
 import type { OperatorRole } from '../../src/domain/operator.js';
+import type { Scope } from '../../src/domain/scope.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { eventually } from '../assertions/eventually.js';
 import { onServer } from './onServer.js';
@@ -111,6 +112,18 @@ async function addOperator(
 
 export type TestAccount = { readonly account: Account; readonly apiKey: string };
 
+/** Adds an API key to an account, by default with all scopes, and returns it. */
+export async function addApiKey(
+  sql: Sql,
+  accountId: string,
+  { mode = 'test', ...scopes }: { readonly mode?: Mode; readonly scopes?: readonly Scope[] } = {},
+): Promise<string> {
+  const apiKey = createApiKey(mode);
+  const row = { accountId, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) };
+  await insertApiKey(sql, { ...row, ...scopes });
+  return apiKey;
+}
+
 /** Creates an account with an API key and, by default, 10,000.00 USD and 10,000.00 EUR. */
 export async function createTestAccount(
   database: Database,
@@ -122,23 +135,20 @@ export async function createTestAccount(
 ): Promise<TestAccount> {
   const { mode = 'test', funds = { USD: 1_000_000n, EUR: 1_000_000n } } = options;
   const { apiVersion = '2026-06-01' } = options;
-  const apiKey = createApiKey(mode);
-  const account = await transaction(database, async (sql) => {
-    const opened = await insertAccount(sql, { mode, name: 'Test', apiVersion });
-    const key = { accountId: opened.id, keyHash: hashOfKey(apiKey), lastFour: apiKey.slice(-4) };
-    await insertApiKey(sql, key);
+  return transaction(database, async (sql) => {
+    const account = await insertAccount(sql, { mode, name: 'Test', apiVersion });
+    const apiKey = await addApiKey(sql, account.id, { mode });
     await postEntries(
       sql,
       Object.entries(funds).map(([currency, amountMinor]) => ({
         entry: fundEntry(currency, amountMinor),
         mode,
-        accountId: opened.id,
+        accountId: account.id,
         payoutId: null,
       })),
     );
-    return opened;
+    return { account, apiKey };
   });
-  return { account, apiKey };
 }
 
 /** Returns every currency whose postings do not sum to zero: none, if the ledger is correct. */

@@ -19,6 +19,7 @@ import { type DecodedObject, flatten } from '../decoded.js';
 import { shownBeneficiary } from '../expand.js';
 import { changeOnce, runIdempotently } from '../idempotency.js';
 import { byIdIn, listRoute } from '../listRoute.js';
+import { malformedFirst } from '../problem.js';
 import { type Answer, notFound, oneObject, type Route, route, validate } from '../route.js';
 
 /**
@@ -39,8 +40,6 @@ function withAll(answer: Answer, [first, ...others]: readonly Refusal[]): Answer
   if (kept?.code !== first.code) return answer;
   return { ...answer, refusals: [{ ...kept, received: first.received }, ...others] };
 }
-
-const statusOf = ({ code }: Refusal) => meaningOf(code).status;
 
 /** Returns what was sent, with the parts of the address under the names that they have in a form. */
 const detailsOf = (decoded: DecodedObject) =>
@@ -106,7 +105,7 @@ export const beneficiaryRoutes: readonly Route[] = [
     handle: async (deps, request) => {
       const details = validateBeneficiary(detailsOf(request.decoded), today());
       const refusals = 'country' in details ? [] : details;
-      if (refusals.some((one) => statusOf(one) === 400)) return { refusals };
+      if (refusals.some(({ code }) => meaningOf(code).status === 400)) return { refusals };
       const id = newId('beneficiary');
       const accountId = request.account.id;
       const { keyring } = deps;
@@ -146,8 +145,8 @@ export const beneficiaryRoutes: readonly Route[] = [
           if (row === undefined || details === undefined) return notFound(request);
           const updated = updateDetails(details, detailsOf(request.decoded), today());
           if (!('country' in updated)) {
-            // Malformed details first: they do not bind the key.
-            refusals = updated.toSorted((one, other) => statusOf(one) - statusOf(other));
+            // The key keeps the first one, or none if that is malformed.
+            refusals = malformedFirst(updated);
             return keptRefusal(refusals);
           }
           // An update that changes nothing creates no version.
