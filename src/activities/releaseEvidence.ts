@@ -1,4 +1,4 @@
-import type { Database } from '../db/client.js';
+import { type Database, longTransaction } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import { readEvidence } from '../db/statements.js';
 import { clearVoidIntent, writeVoidIntent } from '../db/submissions.js';
@@ -109,7 +109,7 @@ export async function gapInStatements(
   statementDate: string,
 ): Promise<string | undefined> {
   const firstSentAt = row.submitStartedAt ?? row.requestedAt;
-  const lastSentAt = row.lastSentAt ?? firstSentAt;
+  const lastSentAt = row.lastSentAt ?? row.sentSince ?? firstSentAt;
   const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   const deadline = dayOf(lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs);
   if (statementDate < deadline) {
@@ -122,14 +122,17 @@ export async function gapInStatements(
   const { receiveMinor, destinationCurrency } = amountsOf(row);
   // If the rail's reports conflict, it may have paid another amount than the order's.
   const isDisputed = hasConflictingReports(row.attentionReason);
-  const evidence = await readEvidence(database, {
+  const asked = {
     rail: rail.name,
     key: railKey(row.id),
     amountMinor: isDisputed ? null : receiveMinor,
     currency: isDisputed ? null : destinationCurrency,
     since: firstSentAt,
     until: statementDate,
-  });
+  };
+  const evidence = await longTransaction(database, evidenceLimitMs, (sql) =>
+    readEvidence(sql, asked),
+  );
   if (evidence.payments > 0) return `The statements up to ${statementDate} show a payment.`;
   if (evidence.openDays > 0) {
     return `${evidence.openDays} of the days up to ${statementDate} have no closed statement yet. ${unread}`.trimEnd();
@@ -139,6 +142,9 @@ export async function gapInStatements(
         'ledger does not account for: this payout may be one of them. Ask the bank what they are.'
     : undefined;
 }
+
+/** Within the activity's minute. For a dispute, a week of all the bank's payments is compared with the ledger. */
+const evidenceLimitMs = 40_000;
 
 /** Covers the time between the commit of a submission and its sending, and differing clocks. */
 const clockMarginMs = 60 * 60 * 1000;

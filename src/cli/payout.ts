@@ -1,6 +1,7 @@
 import { findBatchById } from '../db/batches.js';
+import type { Database } from '../db/client.js';
 import { entriesOf } from '../db/ledger.js';
-import { listActions, type OperatorActionRow, openProposals } from '../db/operatorActions.js';
+import { listActions, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow } from '../db/payouts.js';
 import { correctionOf } from '../domain/correction.js';
@@ -20,11 +21,23 @@ export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): read
   return offersOf(standingOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
 }
 
-/** Whether a proposal could still be executed: the books may have changed since it was made. */
-function isOpen({ command }: OperatorActionRow, row: PayoutRow, entries: readonly PostedEntry[]) {
-  if (command.kind !== 'correct' || row.sourceMinor === null) return true;
-  const amounts = { ...row, rate: parseRate(row.rate) };
-  return typeof correctionOf(command.correction, amounts, entries) !== 'string';
+/** Returns the proposals that could still be executed: the books may have changed since they were made. */
+export async function executableProposals(database: Database, rows: readonly PayoutRow[]) {
+  const rowOf = new Map(rows.map((row) => [row.id, row]));
+  const proposals = await openProposals(database, [...rowOf.keys()]);
+  const kept = proposals.map(async (proposal) => {
+    const { command, subjectId } = proposal;
+    const row = rowOf.get(subjectId) ?? { sourceMinor: null };
+    if (command.kind !== 'correct' || row.sourceMinor === null) return [proposal];
+    const amounts = { ...row, rate: parseRate(row.rate) };
+    const correction = correctionOf(
+      command.correction,
+      amounts,
+      await entriesOf(database, subjectId),
+    );
+    return typeof correction === 'string' ? [] : [proposal];
+  });
+  return (await Promise.all(kept)).flat();
 }
 
 /**
@@ -50,15 +63,14 @@ async function viewOf(call: Call, id: string) {
   const [entries, actions, proposals, callbacks, deliveries, batch] = await Promise.all([
     entriesOf(database, id),
     listActions(database, id),
-    openProposals(database, [id]),
+    executableProposals(database, [payout]),
     callbacksOf(database, id),
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
   ]);
   const ui = call.temporalUi;
   const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
-  const open = proposals.filter((one) => isOpen(one, payout, entries));
-  const approvals = open.map((one) => approvalOf(id, one.id, one.operator));
+  const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
   const wait = waitOf(standingOf(payout)) ?? null;
   const isUnsent = status === 'processing' && attentionReason === null && submitStartedAt === null;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
@@ -119,7 +131,10 @@ function linesOf(view: View): readonly string[] {
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
     ...fact('Repeats', row.retryOf),
-    ...fact('Our key', row.submitStartedAt === null ? null : `${railKey(row.id)}  (quote it)`),
+    ...fact(
+      'Our key',
+      (row.submitStartedAt ?? row.sentSince) ? `${railKey(row.id)}  (quote it)` : null,
+    ),
     ...fact('Bank ref.', row.railReference),
     ...fact('Settle by', row.settleBy?.toISOString() ?? null),
     ...fact('Workflow', workflow),

@@ -1,6 +1,6 @@
 import { findAccount } from '../db/accounts.js';
 import { entriesOf } from '../db/ledger.js';
-import { insertRequest, openProposals } from '../db/operatorActions.js';
+import { insertRequest } from '../db/operatorActions.js';
 import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow } from '../db/payouts.js';
 import { ledgerAccounts } from '../domain/ledger.js';
@@ -16,7 +16,7 @@ import { isFinal, payoutStatuses } from '../domain/payout.js';
 import { orderText } from '../domain/standing.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
-import { approvalOf, nextLines, offersNow } from './payout.js';
+import { approvalOf, executableProposals, nextLines, offersNow } from './payout.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
@@ -37,8 +37,7 @@ export async function listPayouts(call: Call): Promise<void> {
     isStuck || !isFiltered
       ? await stuckPayouts(database, filter)
       : await oldestPayouts(database, statuses, filter);
-  const ids = rows.map(({ id }) => id);
-  const proposals = await openProposals(database, ids);
+  const proposals = await executableProposals(database, rows);
   const proposers = new Map(proposals.map(({ subjectId, operator }) => [subjectId, operator]));
   const none = isFiltered ? 'No such payout.' : 'No payout is stuck.';
   printRows(call, rows, none, (row) => lineOf(row, proposers.get(row.id)));

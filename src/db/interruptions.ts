@@ -17,8 +17,12 @@ export async function sinceHeartbeatMs(sql: Sql): Promise<number> {
 export const lostTimes = (sql: Sql) =>
   sql`lost as materialized (select * from known_interruptions)`;
 
-/** Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. */
-const mayBeLost = (sql: Sql) => sql`(p.status = 'processing' and p.submit_started_at is null)`;
+/**
+ * Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. Of a
+ * `sent` one it was: the rail's answer was recorded in the restored database.
+ */
+const mayBeLost = (sql: Sql) =>
+  sql`(p.status in ('processing', 'sent') and p.submit_started_at is null)`;
 
 /** The first time at which payout `p` was or may have been sent; null if it certainly was not. */
 export const firstSentAt = (sql: Sql) => sql`

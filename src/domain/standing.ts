@@ -52,7 +52,7 @@ export function standingOf(row: {
   return {
     ...{ id, status, attentionReason },
     isAccepted: rail !== null,
-    isSubmitted: submitStartedAt !== null,
+    isSubmitted: submitStartedAt !== null || status === 'sent',
     settleBy: settleBy?.toISOString() ?? null,
   };
 }

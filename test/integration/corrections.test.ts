@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { showPayout } from '../../src/cli/payout.js';
+import { listPayouts } from '../../src/cli/payouts.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, type Postings, postingsOf } from '../assertions/postings.js';
@@ -199,8 +200,14 @@ describe('money in suspense', () => {
     const offered = await shown(() => showPayout(called(cli, id)));
     expect(offered).toContain(`--proposal ${first.action}`);
     expect(offered).toContain(`--proposal ${second.action}`);
+    const listed = async () => {
+      const output = await shown(() => listPayouts(called(cli, '', { status: 'failed' })));
+      return output.split(/\n(?=po_)/).find((line) => line.startsWith(id));
+    };
+    expect(await listed()).toContain('waits for approval');
     expect((await approve(cli, id, first.action)).isCarriedOut).toBe(true);
     expect(await shown(() => showPayout(called(cli, id)))).not.toContain('payouts approve');
+    expect(await listed()).not.toContain('waits for approval');
     expect((await approve(cli, id, second.action)).isCarriedOut).toBe(false);
   });
 

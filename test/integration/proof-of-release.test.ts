@@ -1312,6 +1312,19 @@ describe('a payout that may have been sent in a period that the database has los
     expect(await rowOf(late)).toMatchObject({ attentionReason: null });
   });
 
+  it('is not released as never sent if the bank accepts it in the restored database', async () => {
+    const id = await accepted();
+    // The database goes back while the call to the bank is open; the answer is recorded afterwards.
+    await submit(id, { hold: () => restore(id) });
+    expect(await rowOf(id)).toMatchObject({ status: 'sent', submitStartedAt: null });
+    await wait(bank.limits.settleWithinMs + hourMs);
+    await park(id, 'settle_by_passed');
+    for (const command of [release(), release(dayAt(Date.now())), cancel]) {
+      expect(await execute(inputOf(id, command))).toMatchObject({ outcome: 'refused' });
+    }
+    await expectHeld(id, 'sent');
+  });
+
   it('is canceled only with a void, which is refused if it was paid', async () => {
     const paid = await paidUnreported();
     expect(await execute(inputOf(paid, cancel))).toMatchObject({ outcome: 'refused' });
