@@ -206,7 +206,11 @@ export const beneficiaryParams = z
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
 /** The fields of a beneficiary to change. A blank or null removes a field. */
-export const beneficiaryUpdateParams = z.strictObject(detailsAs(text(0, 140).nullable()));
+const changes = detailsAs(text(0, 140).nullable());
+export const beneficiaryUpdateParams = z.strictObject({
+  ...changes,
+  address: changes.address.nullable(),
+});
 
 export const fundParams = z.strictObject({ currency, amount });
 

@@ -116,6 +116,7 @@ describe('an update', () => {
     const again = await client(`POST /v1/beneficiaries/${id}`, { form });
     expect(again.body).toMatchObject({ address: { town: 'Lyon' }, date_of_birth: '****' });
     const business = await update(id, { type: 'business', address: null });
+    expect(business).toMatchObject({ status: 200, body: { type: 'business', version: 4 } });
     expect(business.body).not.toHaveProperty('date_of_birth');
     expect(business.body).not.toHaveProperty('address');
     const required = await update(id, { name: '' });

@@ -93,8 +93,8 @@ export function createTransport(options: TransportOptions): Transport {
       const waitMs = pauseBeforeRetryMs(outcome.attempt, {
         ...{ retries, random: Math.random(), nowMs: Date.now() },
       });
-      if (retries >= maxRetries || waitMs === undefined) throw errorOf(outcome, facts, isDoubtful);
       isDoubtful ||= mayBeExecuted(outcome);
+      if (retries >= maxRetries || waitMs === undefined) throw errorOf(outcome, facts, isDoubtful);
       await pauseOrAbort(waitMs, chosen.signal);
       throwIfAborted(chosen.signal, facts);
     }
@@ -149,7 +149,7 @@ function mayBeExecuted({ attempt: { status }, body }: Failure): boolean {
   return status >= 500 && body.code !== 'rate_unavailable';
 }
 
-/** @param isDoubtful whether an earlier attempt may have been executed */
+/** @param isDoubtful whether an attempt may have been executed */
 function errorOf(
   { attempt, body, cause }: Failure,
   facts: RequestFacts,
@@ -158,7 +158,7 @@ function errorOf(
   if (isProblem(body)) {
     const problem = new CorridorProblem(body, facts);
     if (!isDoubtful || facts.idempotencyKey === undefined || isOfFirst(problem)) return problem;
-    const message = `The outcome of an earlier attempt is unknown, and a repeat was refused with ${body.code}.`;
+    const message = `It is unknown whether the request was executed: the last answer was ${body.code}.`;
     return new CorridorConnectionError(message, { ...facts, cause: problem });
   }
   if (attempt.status !== undefined) {

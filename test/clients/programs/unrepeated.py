@@ -18,10 +18,11 @@ def failure_of(call: Callable[[], object]) -> object:
         return [error.status, error.attempts, code, error.idempotency_key is not None]
 
 
-def quote() -> Quote:
-    return corridor.quotes.create(source_currency="USD", destination_currency="EUR", amount=100)
+def quote(client: Corridor = corridor) -> Quote:
+    return client.quotes.create(source_currency="USD", destination_currency="EUR", amount=100)
 
 
+without_retries = Corridor(max_retries=0)
 failures = [
     failure_of(lambda: corridor.payouts.cancel("po_1")),
     failure_of(quote),
@@ -31,5 +32,7 @@ failures = [
     failure_of(quote),
     failure_of(quote),
     failure_of(quote),
+    failure_of(lambda: quote(without_retries)),
+    failure_of(lambda: quote(without_retries)),
 ]
 print(json.dumps({"failures": failures}))

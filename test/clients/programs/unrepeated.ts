@@ -25,6 +25,8 @@ const failures = [
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote, { maxRetries: 0 })),
+  await failureOf(corridor.quotes.create(quote, { maxRetries: 0 })),
 ];
 // The response never arrives, so only the signal ends the request.
 const signal = AbortSignal.timeout(100);

@@ -114,9 +114,9 @@ class Transport:
                 random=random.random(),
                 now=datetime.now(timezone.utc),
             )
+            is_doubtful = is_doubtful or _may_be_executed(outcome)
             if retries >= most or pause is None:
                 raise _error_of(outcome, request, retries + 1, is_doubtful)
-            is_doubtful = is_doubtful or _may_be_executed(outcome)
             time.sleep(pause)
             retries += 1
 
@@ -190,14 +190,14 @@ def _is_of_first(problem: CorridorProblem) -> bool:
 
 
 def _error_of(failure: _Failure, request: Request, attempts: int, is_doubtful: bool) -> Exception:
-    """``is_doubtful``: whether an earlier attempt may have been executed."""
+    """``is_doubtful``: whether an attempt may have been executed."""
     key = request.idempotency_key
     if failure.problem is not None:
         problem = CorridorProblem(failure.problem, key, attempts)
         if not is_doubtful or key is None or _is_of_first(problem):
             return problem
         said = (
-            "The outcome of an earlier attempt is unknown, and a repeat was refused with "
+            "It is unknown whether the request was executed: the last answer was "
             f"{problem.code}."
         )
         unknown = CorridorConnectionError(said, key, attempts)
