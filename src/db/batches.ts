@@ -22,7 +22,10 @@ export type BatchRow = {
   readonly canceledAt: Date | null;
 };
 
-/** Number and total amounts of the items of one status and corridor. Refused items have zero amounts. */
+/**
+ * Number and total amounts of the items of one status and corridor. Items that were not accepted are counted
+ * separately, with zero amounts.
+ */
 export type BatchCount = {
   readonly status: PayoutStatus;
   readonly sourceCurrency: string | null;
@@ -152,7 +155,7 @@ export async function countItems(sql: Sql, batchId: string): Promise<readonly Ba
                    p.fee_minor, p.receive_minor
               from batch_references r join payouts p on p.id = r.payout_id
              where r.batch_id = ${batchId}) as items
-     group by status, source_currency, destination_currency
+     group by status, source_currency, destination_currency, source_minor is null
      order by status, source_currency, destination_currency`;
 }
 

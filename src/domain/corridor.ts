@@ -87,15 +87,17 @@ export function refuseClosed(
   destination: string,
   param: 'destination_currency' | 'quote' = 'destination_currency',
 ): Refusal | undefined {
-  const isClosed = openings.some(
+  const closing = openings.filter(
     ({ isOpen, ...each }) =>
       !isOpen &&
       (each.source ?? source) === source &&
       (each.destination ?? destination) === destination,
   );
-  if (!isClosed) return undefined;
+  if (closing.length === 0) return undefined;
+  // If no destination would help, the request has to name another source.
+  const isOfSource = closing.some((rule) => rule.source !== null && rule.destination === null);
   return refuse('corridor_unavailable', {
-    param,
+    param: isOfSource && param !== 'quote' ? 'source_currency' : param,
     expected: 'a corridor that is open',
     received: `${source} to ${destination}`,
     detail: `Payouts from ${source} to ${destination} are not accepted at present. GET /v1/corridors lists the open corridors.`,

@@ -171,6 +171,17 @@ describe('a batch of all or nothing', () => {
   });
 });
 
+it('the totals of a batch count no refused item beside one that the bank has rejected', async () => {
+  const payer = await openBatchPayer(system, 1_000_000n);
+  const id = await payer.send([
+    ...[payer.item('paid'), payer.item('simulate: reject AC04')],
+    payer.item('refused', { amount: '1' }),
+  ]);
+  const batch = await untilBatch(payer.client, id);
+  expect(countsOf(batch)).toEqual({ settled: 1, failed: 2 });
+  expect(batch.totals).toMatchObject([{ count: 2, source_amount: '40.00' }]);
+});
+
 describe('quotes in a batch', () => {
   const quoted = async ({ client, item }: BatchPayer, reference: string) => {
     const form = {

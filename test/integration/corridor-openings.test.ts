@@ -63,6 +63,15 @@ describe('a corridor that is closed', () => {
     expect((await client(`GET /v1/payouts/${before}`)).body).not.toHaveProperty('code');
     await runCommand('open', { source: 'USD', destination: 'EUR' });
     await send('Open again');
+    // No other destination would be accepted.
+    await runCommand('close', { source: 'USD' });
+    for (const { body } of [
+      await client('POST /v1/quotes', { form: dollarsToEuro }),
+      await ask('Closed as a source'),
+    ]) {
+      expect(body).toMatchObject({ ...refused, param: 'source_currency' });
+    }
+    await runCommand('open', { source: 'USD' });
   });
 
   it('is not listed, and stays closed while any rule closes it', async () => {

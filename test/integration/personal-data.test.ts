@@ -242,6 +242,17 @@ describe('a bank account that the customer has stored before', () => {
     expect(await created(german)).toMatchObject({ same_account_as: second['id'] });
   });
 
+  it('is reported when an update makes an older beneficiary the duplicate', async () => {
+    const client = await newClient();
+    const older = await store(client, { ...german, iban: 'DE89370400440532013000' });
+    const newer = await store(client, german);
+    const { iban } = german;
+    const updated = await client(`POST /v1/beneficiaries/${older}`, { json: { iban } });
+    expect(updated).toMatchObject({ status: 200, body: { same_account_as: newer } });
+    const shown = await client(`GET /v1/beneficiaries/${newer}`);
+    expect(shown.body).toMatchObject({ same_account_as: older });
+  });
+
   it('is not reported to another customer', async () => {
     await store(await newClient(), german);
     const answer = await (await newClient())('POST /v1/beneficiaries', { json: german });
