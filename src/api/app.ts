@@ -128,7 +128,10 @@ function describeAnswer(deps: ApiDeps): Koa.Middleware {
     const seconds = (performance.now() - startedMs) / 1000;
     const { method, status } = ctx;
     const holder: KeyHolder | undefined = ctx.state['holder'];
-    observe('http_request_seconds', { route, method, status: String(status) }, seconds);
+    // Anybody can ask for a currency without a rate. That must not look like a failure of the service.
+    const hasNoRate = status === 503 && ctx.state['code'] === 'rate_unavailable';
+    const answered = hasNoRate ? '503-rate' : String(status);
+    observe('http_request_seconds', { route, method, status: answered }, seconds);
     deps.log.info(
       {
         request: requestId,

@@ -20,23 +20,35 @@ export async function runCommand(args: readonly string[]): Promise<number> {
   try {
     return await run(parse(args));
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    if (error instanceof UsageError) {
-      const topic = commandOf(words) ?? (helpOn(words) && words[0]) ?? '';
-      console.error(`${message}\nSee: corridor help ${topic === 'help' ? '' : topic}`.trimEnd());
-      return exitCodes.usage;
-    }
-    const isTemporalAway = error instanceof Error && error.name === 'ServiceError';
-    if (error instanceof ConfigError || isOutage(error) || isTemporalAway) {
-      const who = isTemporalAway ? 'Temporal' : 'The database';
-      console.error(error instanceof ConfigError ? message : `${who} does not answer: ${message}`);
-      return exitCodes.unavailable;
-    }
-    const isExpected =
-      error instanceof CannotStart || error instanceof Refused || isRaisedByFunction(error);
-    console.error(isExpected ? message : error instanceof Error ? error.stack : error);
-    return exitCodes.refused;
+    return reportFailure(error, words);
   }
+}
+
+/** Prints why a command failed, for people, and returns its exit code. */
+export function reportFailure(error: unknown, words: readonly string[]): number {
+  const { name, message, stack } = error instanceof Error ? error : new Error(String(error));
+  if (error instanceof UsageError) {
+    const topic = commandOf(words) ?? (helpOn(words) && words[0]) ?? '';
+    console.error(`${message}\nSee: corridor help ${topic === 'help' ? '' : topic}`.trimEnd());
+    return exitCodes.usage;
+  }
+  if (name === 'WorkflowUpdateRPCTimeoutOrCancelledError') {
+    console.error(
+      'There is no answer yet. The command may still be executed: look with corridor payouts show before ' +
+        'you repeat it.',
+    );
+    return exitCodes.unavailable;
+  }
+  const isTemporalAway = name === 'ServiceError';
+  if (error instanceof ConfigError || isOutage(error) || isTemporalAway) {
+    const who = isTemporalAway ? 'Temporal' : 'The database';
+    console.error(error instanceof ConfigError ? message : `${who} does not answer: ${message}`);
+    return exitCodes.unavailable;
+  }
+  const isExpected =
+    error instanceof CannotStart || error instanceof Refused || isRaisedByFunction(error);
+  console.error(isExpected ? message : stack);
+  return exitCodes.refused;
 }
 
 type Typed = {

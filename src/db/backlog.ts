@@ -2,7 +2,7 @@ import type { BacklogSample } from '../metrics.js';
 import type { Sql } from './client.js';
 import { waitingEndpoints } from './deliveries.js';
 import { eventsOfGroup } from './deliveryGroups.js';
-import { isProbed } from './endpointHealth.js';
+import { failedLately, isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
 
 /**
@@ -18,20 +18,9 @@ const mostCounted = 10_000;
  */
 export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
   return sql<BacklogSample[]>`
-    with unfinished as (
-      select p.status, p.mode,
-             coalesce(p.source_currency || '-' || p.destination_currency, 'none') as corridor,
-             case when p.attention_at is not null then 'parked'
-                  when p.submit_started_at is null and p.batch_id = any (array(
-                    select id from batches where status = 'processing' and paused_at is not null))
-                  then 'paused'
-                  else 'open' end as state,
-             count(*) as count, min(p.requested_at) as since
-        from accounts a cross join (values ('pending'), ('processing'), ('sent')) s (status)
-       cross join lateral (select * from payouts where account_id = a.id and status = s.status
-                            order by requested_at limit ${mostCounted}) p
-       group by 1, 2, 3, 4
-    ), parked as (
+    with paused as materialized (
+      select id from batches where status = 'processing' and paused_at is not null
+    ), unfinished as (${unfinished(sql)}), parked as (
       select attention_reason as reason, mode, count(*) as count, min(attention_at) as since
         from (select * from payouts where attention_at is not null
                order by attention_at limit ${mostCounted}) p
@@ -51,12 +40,13 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
         join webhook_endpoints w on w.id = d.endpoint_id
        group by 1
     ), endpoints as (
-      select case when status = 'enabled' and ${isProbed(sql)} then 'failing' else status end as state,
+      select case when status = 'enabled' and ${isProbed(sql)} and ${failedLately(sql)} then 'failing'
+                  else status end as state,
              count(*) as count
         from webhook_endpoints w where deleted_at is null group by 1
     ), open_batches as (
       select case when paused_at is null then 'processing' else 'paused' end as state,
-             count(*) as count, min(created_at) as since
+             count(*) as count, min(coalesce(paused_at, created_at)) as since
         from (select * from batches where status = 'processing'
                order by created_at limit ${mostCounted}) b
        group by 1
@@ -77,5 +67,28 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
       from endpoints
     union all select 'rate_age_seconds', json_build_object('currency', currency),
            extract(epoch from now() - as_of)::float8 from current_rates
+     -- A currency that its provider has left out for two weeks is not late but dropped.
+     where as_of > now() - interval '14 days' or as_of = (select max(as_of) from current_rates)
     union all select 'rates_waiting', '{}', count(*)::float8 from waiting_rates`;
 }
+
+/**
+ * Counts payouts that are not final, by corridor and state. Those that wait in a paused batch are read separately:
+ * 10,000 of them would hide what is stuck behind them.
+ */
+const unfinished = (sql: Sql) => sql`
+  select p.status, p.mode,
+         coalesce(p.source_currency || '-' || p.destination_currency, 'none') as corridor,
+         p.state, count(*) as count, min(p.requested_at) as since
+    from (select p.*, case when p.attention_at is null then 'open' else 'parked' end as state
+            from accounts a cross join (values ('pending'), ('processing'), ('sent')) s (status)
+           cross join lateral (
+             select * from payouts where account_id = a.id and status = s.status
+                and (attention_at is not null or submit_started_at is not null
+                     or batch_id is null or batch_id <> all (array(select id from paused)))
+              order by requested_at limit ${mostCounted}) p
+          union all
+          (select p.*, 'paused' from paused join payouts p on p.batch_id = paused.id
+            where p.status in ('pending', 'processing') and p.submit_started_at is null
+              and p.attention_at is null limit ${mostCounted})) p
+   group by 1, 2, 3, 4`;

@@ -44,6 +44,10 @@ export async function claimable(sql: Sql, endpointId: string, most: number): Pro
 /** A failure later than this after the previous one begins a new outage. Retries are up to 24 h apart. */
 const sameOutage = '25 hours';
 
+/** Condition: the outage of endpoint `w` goes on. Without events, nothing is attempted and nothing ends it. */
+export const failedLately = (sql: Sql) => sql`
+  coalesce(w.failed_at > now() - ${sameOutage}::interval, false)`;
+
 /** An endpoint without a successful delivery for this long is disabled. */
 const longestOutage = '5 days';
 

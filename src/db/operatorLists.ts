@@ -2,6 +2,7 @@ import type { PayoutStatus } from '../domain/payout.js';
 import type { RailReportJson } from '../domain/railReport.js';
 import { type Sql, when } from './client.js';
 import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
+import { failedLately } from './endpointHealth.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
@@ -108,7 +109,7 @@ export function failingEndpoints(
            (select count(*)::int from (select from deliveries
              where endpoint_id = w.id and status = 'pending' limit ${mostCounted}) d) as waiting
       from webhook_endpoints w
-     where w.deleted_at is null and (w.failing_since is not null or w.status = 'disabled')
+     where w.deleted_at is null and (${failedLately(sql)} or w.status = 'disabled')
        and ${when(sql, account, (id) => sql`w.account_id = ${id}`)}
      order by w.failing_since, w.id limit ${listLimit}`;
 }

@@ -22,6 +22,9 @@ const maxUrlLength = 2_048;
 const securePorts = ['', '443', '8443'];
 // Timeout of TCP and of TLS each. A receiver that needs longer would have no time left to answer.
 export const connectTimeoutMs = 5_000;
+// Timeout of each address but the last. With Node's default of 250 ms, a receiver on another continent with an
+// IPv6 address is never reached from a network without IPv6. Two that do not answer leave time for a third.
+const addressTimeoutMs = 2_000;
 // Timeout of one name server. Even if two are queried one after the other, there is time left to connect.
 const nameServerTimeoutMs = 2_000;
 // Maximum number of hosts that an account resolves at once. It is twice the maximum number of endpoints,
@@ -203,7 +206,9 @@ export function guardedConnector(
 }
 
 function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnector.connector {
-  const connectTcp = buildConnector({ lookup, timeout: connectTimeoutMs });
+  const connectTcp = buildConnector({
+    ...{ lookup, timeout: connectTimeoutMs, autoSelectFamilyAttemptTimeout: addressTimeoutMs },
+  });
   return (target, callback) =>
     connectTcp(target, (error, socket) => {
       if (error !== null) return callback(error, null);

@@ -1,4 +1,5 @@
 import { pino } from 'pino';
+import type { Fragment } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { countMoves } from '../../src/activities/countMoves.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
@@ -8,6 +9,7 @@ import { transaction } from '../../src/db/client.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
+import { failingEndpoints } from '../../src/db/operatorLists.js';
 import { parkPayouts } from '../../src/db/payouts.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { type BacklogSample, createRegistry } from '../../src/metrics.js';
@@ -21,7 +23,12 @@ import { keyring } from '../fixtures/keyring.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
 
 const registry = await createRegistry('test');
 let test: TestDatabase;
@@ -85,7 +92,8 @@ describe('what waits', () => {
     await transaction(test.database, async (sql) => {
       await sql`select set_config('session_replication_role', 'replica', true)`;
       await sql`insert into batches (id, account_id, total, open, rates, paused_at, created_at)
-        values ('bat_1', ${account.id}, 1, 1, '[]', now(), now() - interval '2 hours')`;
+        values ('bat_1', ${account.id}, 1, 1, '[]', now() - interval '90 minutes',
+          now() - interval '2 hours')`;
       await sql`update payouts set batch_id = 'bat_1', batch_index = 0 where id = ${paused ?? ''}`;
       await sql`update payouts set requested_at = now() - interval '1 hour' where id = ${open ?? ''}`;
       await sql`update payouts set attention_at = now() - interval '3 hours' where id = ${parked ?? ''}`;
@@ -117,7 +125,19 @@ describe('what waits', () => {
     expect(Math.floor((waited ?? 0) / 60)).toBe(180);
     expect(await shown('batches_open')).toEqual([[{ state: 'paused' }, 1]]);
     const [[, open_] = []] = await shown('batches_open_oldest_seconds');
-    expect(Math.floor((open_ ?? 0) / 60)).toBe(120);
+    expect(Math.floor((open_ ?? 0) / 60)).toBe(90);
+
+    // As many as are counted, all of them older: they hide none that is stuck.
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`update payouts set requested_at = now() - interval '2 hours' where id = ${paused ?? ''}`;
+      await sql`
+        insert into payouts
+        select (jsonb_populate_record(p, jsonb_build_object('id', 'po_' || n, 'batch_index', n))).*
+          from payouts p cross join generate_series(1, 10000) n where p.id = ${paused ?? ''}`;
+    });
+    const beside = await shown('payouts_unfinished');
+    expect(beside).toContainEqual([of('processing', 'open'), 1]);
+    expect(beside).toContainEqual([of('processing', 'paused'), 10_000]);
   });
 
   it('distinguishes deliveries that are due from those of failing endpoints', async () => {
@@ -149,6 +169,12 @@ describe('what waits', () => {
     );
     const ages = await shown('webhook_backlog_oldest_seconds');
     for (const [, age] of ages) expect(age).toBeGreaterThanOrEqual(2);
+
+    // Nothing is sent to it any more, so nothing can end its outage.
+    await test.database`
+      update webhook_endpoints set failed_at = now() - interval '26 hours' where id = ${failing}`;
+    expect(await shown('webhook_endpoints')).toEqual([[{ state: 'enabled' }, 2]]);
+    expect(await failingEndpoints(test.database, account.id)).toEqual([]);
   });
 
   it('counts in groups only the events that an endpoint listens to', async () => {
@@ -177,6 +203,17 @@ describe('what waits', () => {
     const ages = await shown('rate_age_seconds');
     expect(ages.map(([{ currency }]) => currency)).toContain('USD');
     expect(await shown('rates_waiting')).toEqual([[{}, 0]]);
+  });
+
+  it('leaves out a rate that its provider has dropped, but not the rates of one that is down', async () => {
+    const count = async () => (await shown('rate_age_seconds')).length;
+    const all = await count();
+    const age = (sql: Fragment) =>
+      test.database`update current_rates set as_of = now() - interval '15 days' where ${sql}`;
+    await age(test.database`currency = 'KES'`);
+    expect(await count()).toBe(all - 1);
+    await age(test.database`true`);
+    expect(await count()).toBe(all);
   });
 });
 

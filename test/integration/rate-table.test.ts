@@ -9,6 +9,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startRates } from '../../src/activities/maintenance.js';
 import { transaction } from '../../src/db/client.js';
 import { decideRate, listWaitingRates, pinProvider, storeRates } from '../../src/db/rates.js';
+import { createRegistry } from '../../src/metrics.js';
 import { ecbProvider } from '../../src/rates/ecb.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { tableProvider, tableSource } from '../../src/rates/table.js';
@@ -19,6 +20,7 @@ import { createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 import { temporalAddress } from '../servers/temporalAddress.js';
 
+const registry = await createRegistry('test');
 const minuteMs = 60_000;
 const dayMs = 24 * 60 * minuteMs;
 const by = signedBy('ada');
@@ -170,6 +172,9 @@ describe('a rate table signed by the operator', () => {
     await deleteRates();
     await read({ USD: '1.16', GBP: '0.88' }, 2 * dayMs);
     expect(await quoted()).toBe('rate_unavailable');
+    // Anybody can ask for a currency without a rate, which must not look like a failure of the service.
+    const requests = await registry.getSingleMetricAsString('corridor_http_request_seconds');
+    expect(requests).toMatch(/route="\/v1\/quotes".*status="503-rate"/);
     await read({ USD: '1.17', GBP: '0.88' });
     expect(await quoted()).toBe(newMid);
   });

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
+import { describe, expect, it, vi } from 'vitest';
 import { countOf } from '../../src/cli/amounts.js';
 import { databaseCommands } from '../../src/cli/databaseCommands.js';
 import {
@@ -12,6 +13,7 @@ import {
   wordsAfter,
 } from '../../src/cli/help.js';
 import { payoutCommands } from '../../src/cli/payouts.js';
+import { reportFailure } from '../../src/cli/run.js';
 import { wrapped } from '../../src/cli/table.js';
 
 // One table defines all commands: parsing, help and completion are derived from it.
@@ -99,4 +101,12 @@ it.each([
   expect(execFileSync('bash', ['-c', script], { encoding: 'utf8' })).toBe(`${expected}\n`);
   expect(completion('zsh')).toContain('bashcompinit');
   expect(completion('fish')).toBeUndefined();
+});
+
+it('a command without an answer says that it may still be executed', () => {
+  const printed = vi.spyOn(console, 'error').mockReturnValue(undefined);
+  const late = new WorkflowUpdateRPCTimeoutOrCancelledError('4 DEADLINE_EXCEEDED');
+  expect(reportFailure(late, ['payouts', 'settle'])).toBe(3);
+  expect(printed.mock.calls).toEqual([[expect.stringContaining('may still be executed')]]);
+  printed.mockRestore();
 });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import net, { createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   BlockedAddressError,
   expectedOfWebhookUrl,
@@ -200,6 +200,19 @@ describe('guardedConnector', () => {
     // A TLS handshake record with the requested name (RFC 8446, RFC 6066).
     expect(seen.bytes[0]).toBe(22);
     expect(seen.bytes.includes('localhost')).toBe(true);
+  });
+
+  // Without IPv6, the address before the last one would otherwise get Node's 250 ms and the last one fail at once.
+  it('gives each of several addresses time for a distant receiver', async () => {
+    const connecting = vi.spyOn(net, 'connect');
+    const socket = await connect(
+      guardedConnector(open, guardedLookups(open)('acct_1')),
+      'localhost',
+    );
+    socket.destroy();
+    const [options] = connecting.mock.lastCall ?? [];
+    expect(options).toMatchObject({ autoSelectFamilyAttemptTimeout: 2_000 });
+    connecting.mockRestore();
   });
 });
 
