@@ -175,12 +175,15 @@ async function fill({ database }, { accountId }) {
   }
   for (const table of Object.keys(tables)) {
     await database.unsafe(`drop table ${table}_of_the_batch`);
-    await database.begin(async (sql) => {
-      await sql`select set_config('statement_timeout', '0', true),
-                       set_config('transaction_timeout', '0', true)`;
-      await sql.unsafe(`analyze ${table}`);
-    });
   }
+  // Autovacuum would otherwise read everything while it is measured. One statement each, as no transaction may contain it.
+  const sql = await database.reserve();
+  await sql`set statement_timeout = 0`;
+  await sql`set transaction_timeout = 0`;
+  for (const table of Object.keys(tables)) await sql.unsafe(`vacuum (analyze) ${table}`);
+  await sql`checkpoint`;
+  await sql`reset all`;
+  sql.release();
 }
 
 /** Returns the bytes per payout in each table and its indexes. */

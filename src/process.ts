@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { type ApiConfig, ConfigError, type WorkerConfig } from './config.js';
+import { createLog } from './log.js';
 
 /** A running process: how to stop it, and how it reports that it has failed. */
 export type Running = {
@@ -23,7 +24,7 @@ const stopLimitMs = 30_000;
  * Runs a process until it receives a signal, its parent exits or it fails. Invalid settings end it with
  * the names of the variables. A second signal ends it immediately.
  */
-export async function runProcess(start: () => Promise<Running>, log: () => Logger): Promise<void> {
+export async function runProcess(part: string, start: () => Promise<Running>): Promise<void> {
   const stopRequested = new Promise<void>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve());
     process.once('disconnect', () => resolve());
@@ -36,7 +37,7 @@ export async function runProcess(start: () => Promise<Running>, log: () => Logge
     process.exit(0);
   } catch (error) {
     if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`);
-    else log().fatal({ err: error }, 'the process cannot continue');
+    else createLog({ part, level: 'info' }).fatal({ err: error }, 'the process cannot continue');
     process.exit(1);
   }
 }

@@ -38,11 +38,14 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
       ],
     },
   ],
-  ['db/', { ours: ['domain/', 'metrics'] }],
+  ['db/', { ours: ['domain/', 'metrics', 'sealing'] }],
   ['rates/', { ours: ['domain/'] }],
   ['rails/', { ours: ['domain/', 'spans', 'metrics'] }],
   ['webhooks/', { ours: ['domain/', 'keyedLimit'] }],
-  ['temporal/', { ours: ['domain/', 'workflows/messages', 'metrics'], types: ['config'] }],
+  [
+    'temporal/',
+    { ours: ['domain/', 'workflows/messages', 'metrics', 'sealing'], types: ['config'] },
+  ],
   [
     'activities/',
     {
@@ -92,9 +95,10 @@ const table: readonly (readonly [part: string, rule: Rule])[] = [
   ['log', { ours: ['domain/fieldRule'] }],
   ['metricsServer', { ours: ['metrics'] }],
   ['metrics', { ours: [], packages: ['prom-client'] }],
+  ['sealing', { ours: [], packages: ['node:crypto'] }],
   ['spans', readsNothing],
   ['tracing', readsNothing],
-  ['process', { ours: ['config', 'tracing'] }],
+  ['process', { ours: ['config', 'log', 'tracing'] }],
 ];
 
 /** Entry points of processes. Every other file must be reachable from one of them. */

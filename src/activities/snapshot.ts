@@ -1,42 +1,33 @@
 import type { Sql } from '../db/client.js';
 import type { OwnedEntry } from '../db/ledger.js';
 import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
-import { type Attention, type PayoutStatus, withAttention } from '../domain/payout.js';
-import { orderText, standingOf } from '../domain/standing.js';
+import { type Attention, withAttention } from '../domain/payout.js';
+import { orderText, type Standing, standingOf } from '../domain/standing.js';
 
 /** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
-export type PayoutSnapshot = {
-  readonly id: string;
-  readonly status: PayoutStatus;
+export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
   readonly attention: Attention | null;
   /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
   /** Whether the inbox holds events that were not applied. */
   readonly hasUnprocessedEvents: boolean;
   readonly settleInMs: number;
-  /** ISO 8601; null before the payout is accepted. */
-  readonly settleBy: string | null;
   /** Text for people: "1,250.00 USD to 1,146.03 EUR". */
   readonly order: string;
   readonly accountId: string;
-  readonly isAccepted: boolean;
-  readonly isSubmitted: boolean;
 };
 
 /** Builds a snapshot from a row. */
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
-  const { attentionReason: reason, attentionDetail: detail } = row;
-  const { settleBy, isAccepted, isSubmitted } = standingOf(row);
+  const { attentionReason: reason, ...standing } = standingOf(row);
   return {
-    id: row.id,
-    status: row.status,
-    attention: reason === null ? null : { reason, detail: detail ?? '' },
+    ...standing,
+    attention: reason === null ? null : { reason, detail: row.attentionDetail ?? '' },
     hasPendingDeliveries: false,
     hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,
     settleInMs: Number(row.settleInMs ?? 0n),
-    ...{ settleBy, isAccepted, isSubmitted },
     order: orderText(row),
     accountId: row.accountId,
   };

@@ -3,7 +3,7 @@ import { type BatchRow, completeBatches, countItems } from '../db/batches.js';
 import type { Sql } from '../db/client.js';
 import { type NewEvent, recordWebhookEvents } from '../db/events.js';
 import type { PayoutRow } from '../db/payouts.js';
-import { isFinal, type PayoutStatus } from '../domain/payout.js';
+import { isFinal } from '../domain/payout.js';
 import { countMoves } from './countMoves.js';
 
 /**
@@ -25,20 +25,16 @@ export async function announce(
 
 function eventOf(row: PayoutRow): NewEvent {
   const { id, accountId, status, statusReason, settledAt, returnedMinor } = row;
+  if (status === 'pending' || status === 'processing') {
+    throw new Error(`There is no event for the status ${status}.`);
+  }
   const facts = {
     status,
     statusReason,
     settledAt: settledAt?.toISOString() ?? null,
     returnedMinor: returnedMinor?.toString() ?? null,
   };
-  return { accountId, type: `payout.${eventStatus(status)}`, subjectId: id, facts };
-}
-
-function eventStatus(status: PayoutStatus) {
-  if (status === 'pending' || status === 'processing') {
-    throw new Error(`There is no event for the status ${status}.`);
-  }
-  return status;
+  return { accountId, type: `payout.${status}`, subjectId: id, facts };
 }
 
 /** Events of the batches completed by these moves, delivered together with the events of the items. */

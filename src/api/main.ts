@@ -114,10 +114,7 @@ function createReadiness(database: Database, keyring: Keyring): () => Promise<bo
 }
 
 /** The API process. */
-await runProcess(
-  async () => {
-    const config = readApiConfig(process.env);
-    return startApi(config, createLog({ part: 'api', level: config.LOG_LEVEL }));
-  },
-  () => createLog({ part: 'api', level: 'info' }),
-);
+await runProcess('api', async () => {
+  const config = readApiConfig(process.env);
+  return startApi(config, createLog({ part: 'api', level: config.LOG_LEVEL }));
+});

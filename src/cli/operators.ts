@@ -40,18 +40,13 @@ export async function addFirstOperator(call: Call): Promise<void> {
   showKey(name, key);
 }
 
-/** Adds an operator. An operator who does not sign in gets a key, which is shown once. */
-export function addOperator(call: Call): Promise<void> {
-  return giveProof(call, 'add', roleOf({ role: requiredFlag(call.flags, 'role') }));
-}
-
-/** Replaces an operator's key, your own or, as an admin, anyone's. The old key stops working. */
-export function rollOperator(call: Call): Promise<void> {
-  return giveProof(call, 'roll', roleOf(call.flags));
-}
-
-async function giveProof(call: Call, verb: 'add' | 'roll', role: OperatorRole | null) {
+/**
+ * Adds an operator, or replaces an operator's key: your own or, as an admin, anyone's. The old key stops working. An
+ * operator who does not sign in gets a key, which is shown once.
+ */
+export async function giveProof(call: Call, verb: 'add' | 'roll'): Promise<void> {
   const { database, flags } = call;
+  const role = roleOf(verb === 'add' ? { role: requiredFlag(flags, 'role') } : flags);
   const name = nameOf(call);
   const signature = signatureOf(call);
   if (flags['identity'] === undefined) {

@@ -66,18 +66,15 @@ function createCodecServer(config: CodecConfig) {
 
 const problem = (status: number, message: string): Answer => ({ status, body: { message } });
 
-await runProcess(
-  async () => {
-    const config = readCodecConfig(process.env);
-    const server = createCodecServer(config);
-    const url = await listen(server, config.CODEC_HOST, config.CODEC_PORT);
-    createLog({ part: 'codec', level: 'info' }).info({ ready: url }, 'the codec server is ready');
-    return {
-      stop: async () => {
-        server.close();
-        server.closeAllConnections();
-      },
-    };
-  },
-  () => createLog({ part: 'codec', level: 'info' }),
-);
+await runProcess('codec', async () => {
+  const config = readCodecConfig(process.env);
+  const server = createCodecServer(config);
+  const url = await listen(server, config.CODEC_HOST, config.CODEC_PORT);
+  createLog({ part: 'codec', level: 'info' }).info({ ready: url }, 'the codec server is ready');
+  return {
+    stop: async () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+});

@@ -3,7 +3,7 @@ import { type Entry, type PostedEntry, type Posting, transfersOf } from '../doma
 import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
-import { findPayeeDelays, payeeDelaysOf } from './payeeDelays.js';
+import { findPayeeDelays } from './payeeDelays.js';
 
 /** An entry with the customer it belongs to. `payoutId` is null only for funding. */
 export type OwnedEntry = {
@@ -92,7 +92,7 @@ export async function lockFundsOf(sql: Sql, payoutIds: readonly string[]): Promi
   // Pipelined: the second statement runs after the first and sees the rules as they are under the lock.
   const [rows, payeeDelays] = await Promise.all([
     lockFunds(sql, payoutIds),
-    payeeDelaysOf(sql, payoutIds),
+    findPayeeDelays(sql, sql`(select account_id from payouts where id = ${payoutIds[0] ?? ''})`),
   ]);
   return { ...fundsOf(rows), payeeDelays };
 }

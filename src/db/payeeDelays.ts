@@ -2,24 +2,10 @@ import type { Fragment } from 'postgres';
 import type { PayeeDelay } from '../domain/limits.js';
 import type { Sql } from './client.js';
 
-/** Returns an account's rules for payouts to new beneficiary details, at most one per currency. */
-export function findPayeeDelays(sql: Sql, accountId: string): Promise<readonly PayeeDelay[]> {
-  return delaysOf(sql, sql`${accountId}`);
-}
-
-/** Returns the rules of the account to which these payouts belong. */
-export function payeeDelaysOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly PayeeDelay[]> {
-  return delaysOf(sql, sql`(select account_id from payouts where id = ${payoutIds[0] ?? ''})`);
-}
-
-async function delaysOf(sql: Sql, accountId: Fragment): Promise<readonly PayeeDelay[]> {
-  return sql<PayeeDelay[]>`
-    select currency, above_minor, hours from payee_delays
-     where account_id = ${accountId} order by currency`;
-}
+/** Returns the rules of an account for payouts to new beneficiary details, at most one per currency. */
+export const findPayeeDelays = async (sql: Sql, accountId: string | Fragment) => sql<PayeeDelay[]>`
+  select currency, above_minor, hours from payee_delays
+   where account_id = ${accountId} order by currency`;
 
 /** Sets the rule of a currency. */
 export async function setPayeeDelay(

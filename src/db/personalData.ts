@@ -1,12 +1,7 @@
-import {
-  createCipheriv,
-  createDecipheriv,
-  createHmac,
-  createSecretKey,
-  randomBytes,
-} from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { accountIdentity } from '../domain/accountIdentity.js';
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
+import { open, seal } from '../sealing.js';
 
 /** The master keys of a process by ID. The first one wraps; all of them can unwrap. */
 export type Keyring = ReadonlyMap<string, Buffer>;
@@ -39,28 +34,6 @@ export type SealedDetails = WrappedAccountKey & {
 export type NewBeneficiary = Pick<SealedDetails, 'id' | 'accountId'> & {
   readonly details: BeneficiaryDetails;
 };
-
-const algorithm = 'aes-256-gcm';
-/** GCM's standard nonce size. Random nonces are safe for 2^32 messages per key (NIST SP 800-38D, 8.3). */
-const nonceBytes = 12;
-const authTagLength = 16;
-
-/** Encrypts data. `context` is authenticated, so that data moved to another row or column does not open. */
-export function seal(key: Buffer, plain: string | Buffer, context: string): Buffer {
-  const nonce = randomBytes(nonceBytes);
-  const cipher = createCipheriv(algorithm, key, nonce).setAAD(Buffer.from(context));
-  return Buffer.concat([nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]);
-}
-
-/** Decrypts data that `seal` encrypted with the same key and context; throws otherwise. */
-export function open(key: Buffer, sealed: Buffer, context: string): Buffer {
-  const nonce = sealed.subarray(0, nonceBytes);
-  // A key object, because Node takes four times as long with a buffer, and a batch has thousands of calls.
-  const decipher = createDecipheriv(algorithm, createSecretKey(key), nonce, { authTagLength });
-  decipher.setAAD(Buffer.from(context)).setAuthTag(sealed.subarray(-authTagLength));
-  const text = sealed.subarray(nonceBytes, -authTagLength);
-  return Buffer.concat([decipher.update(text), decipher.final()]);
-}
 
 /** Wraps an account's key, by default a new one, with the keyring's first master key. */
 export function wrapAccountKey(

@@ -1,6 +1,7 @@
+import { open, seal } from '../sealing.js';
 import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, type Sql } from './client.js';
-import { type Keyring, open, seal } from './personalData.js';
+import type { Keyring } from './personalData.js';
 
 type Secret = { readonly accountId: string; readonly endpointId: string; readonly number: number };
 

@@ -69,7 +69,7 @@ export function priceOf(request: PayoutRequest, facts: PriceFacts): Acceptance |
   const pairParam = isLive ? 'destination_currency' : 'quote';
   const closed = refuseClosed(facts.openings, sourceCurrency, destinationCurrency, pairParam);
   if (closed !== undefined) return closed;
-  if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
+  if (facts.beneficiary === undefined) return notFound('beneficiary', 'bnf', request.beneficiaryId);
   const receives = facts.beneficiary.currency;
   if (receives !== destinationCurrency) {
     const expected = `${receives}, the currency of the beneficiary`;
@@ -199,14 +199,7 @@ function lacksFunds(request: PayoutRequest, priced: Acceptance, availableMinor: 
 
 function quotedPrice(request: PayoutRequest, { quote }: PriceFacts): Acceptance | Refusal {
   const received = request.quoteId ?? '';
-  if (quote === undefined) {
-    return refuse('quote_not_found', {
-      param: 'quote',
-      expected: 'the id of a quote of this account (qt_…)',
-      received,
-      detail: `This account has no quote ${received}.`,
-    });
-  }
+  if (quote === undefined) return notFound('quote', 'qt', received);
   if (quote.usedBy !== null) return quoteUsed(request, quote.usedBy);
   if (!quote.inTime || request.ageMs > heldRateMaximumAgeMs) {
     return refuse('quote_expired', {
@@ -244,18 +237,18 @@ function livePrice(request: PayoutRequest, facts: PriceFacts): Acceptance | Refu
       hint: 'Send the item again in a new batch.',
     });
   }
-  if (facts.beneficiary === undefined) return beneficiaryNotFound(request.beneficiaryId);
+  if (facts.beneficiary === undefined) return notFound('beneficiary', 'bnf', request.beneficiaryId);
   const destinationCurrency = request.destinationCurrency ?? facts.beneficiary.currency;
   const asked = { sourceCurrency, destinationCurrency, amount, fixedSide };
   const priced = price({ ...asked, ...facts.pairOf(sourceCurrency, destinationCurrency) });
   return isRefusal(priced) ? priced : { ...priced, ...asked };
 }
 
-function beneficiaryNotFound(received: string): Refusal {
-  return refuse('beneficiary_not_found', {
-    param: 'beneficiary',
-    expected: 'the id of a beneficiary of this account (bnf_…)',
+function notFound(param: 'quote' | 'beneficiary', prefix: string, received: string): Refusal {
+  return refuse(`${param}_not_found`, {
+    param,
+    expected: `the id of a ${param} of this account (${prefix}_…)`,
     received,
-    detail: `This account has no beneficiary ${received}.`,
+    detail: `This account has no ${param} ${received}.`,
   });
 }

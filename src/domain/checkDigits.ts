@@ -69,11 +69,6 @@ function isRoutingNumber(digits: string): boolean {
   );
 }
 
-/** Mexico: a CLABE uses the weights of an ABA routing number over all 18 digits. */
-function isClabe(digits: string): boolean {
-  return weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0;
-}
-
 /** Brazil: CPF of a person. Eleven equal digits pass the checksum but are never assigned. */
 function isCpf(text: string): boolean {
   const digits = digitsOf(text);
@@ -101,14 +96,7 @@ function mod11CheckDigit(sum: number): number {
   return rest < 2 ? 0 : 11 - rest;
 }
 
-function isCpfOrCnpj(text: string): boolean {
-  return text.length === 11 ? isCpf(text) : isCnpj(text);
-}
-
-/** Brazil: Pix key of at most 77 characters (Banco Central, DICT). Only tax numbers have check digits. */
-function isPixKey(key: string): boolean {
-  return key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key));
-}
+const isCpfOrCnpj = (text: string) => (text.length === 11 ? isCpf(text) : isCnpj(text));
 
 /** Argentina: the eighth digit checks the bank and branch, the last digit the account (BCRA, CBU). */
 function isCbu(text: string): boolean {
@@ -129,11 +117,6 @@ function isColombianId(text: string): boolean {
   const [check, ...digits] = digitsOf(text).toReversed();
   const rest = weightedSum(digits, [3, 7, 13, 17, 19, 23, 29, 37, 41]) % 11;
   return check === (rest < 2 ? rest : 11 - rest);
-}
-
-/** Peru: the last two digits are Luhn check digits, one of bank and branch, the other of the account. */
-function isCci(digits: string): boolean {
-  return isLuhn(digits.slice(0, 6) + digits[18]) && isLuhn(digits.slice(6, 18) + digits[19]);
 }
 
 /**
@@ -177,11 +160,14 @@ function isNewZealandAccount(digits: string): boolean {
 export const checks: Readonly<Record<string, (value: string) => boolean>> = {
   aba: isRoutingNumber,
   cbu: isCbu,
-  cci: isCci,
-  clabe: isClabe,
+  /** Peru: the last two digits are Luhn check digits, one of bank and branch, the other of the account. */
+  cci: (text) => isLuhn(text.slice(0, 6) + text[18]) && isLuhn(text.slice(6, 18) + text[19]),
+  /** Mexico: a CLABE uses the weights of an ABA routing number over all 18 digits. */
+  clabe: (digits) => weightedSum(digitsOf(digits), [3, 7, 1]) % 10 === 0,
   colombia: isColombianId,
   cpfOrCnpj: isCpfOrCnpj,
   newZealand: isNewZealandAccount,
-  pixKey: isPixKey,
+  /** Brazil: Pix key of at most 77 characters (Banco Central, DICT). Only tax numbers have check digits. */
+  pixKey: (key) => key.length <= 77 && (!/^[0-9A-Z]{11,14}$/.test(key) || isCpfOrCnpj(key)),
   rut: isRut,
 };

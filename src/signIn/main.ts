@@ -59,24 +59,19 @@ function createSignInServer(config: SignInConfig, database: Database, log: Logge
   });
 }
 
-const partLog = (level: string) => createLog({ part: 'sign-in', level });
-
-await runProcess(
-  async () => {
-    const config = readSignInConfig(process.env);
-    const log = partLog(config.LOG_LEVEL);
-    const pool = { poolSize: 2, applicationName: 'corridor-sign-in' };
-    const database = connectDatabase({ url: config.DATABASE_URL, ...pool });
-    const server = createSignInServer(config, database, log);
-    const url = await listen(server, config.SIGN_IN_HOST, config.SIGN_IN_PORT);
-    log.info({ ready: url }, 'operators can sign in');
-    return {
-      stop: async () => {
-        server.close();
-        server.closeAllConnections();
-        await database.end({ timeout: 5 });
-      },
-    };
-  },
-  () => partLog('info'),
-);
+await runProcess('sign-in', async () => {
+  const config = readSignInConfig(process.env);
+  const log = createLog({ part: 'sign-in', level: config.LOG_LEVEL });
+  const pool = { poolSize: 2, applicationName: 'corridor-sign-in' };
+  const database = connectDatabase({ url: config.DATABASE_URL, ...pool });
+  const server = createSignInServer(config, database, log);
+  const url = await listen(server, config.SIGN_IN_HOST, config.SIGN_IN_PORT);
+  log.info({ ready: url }, 'operators can sign in');
+  return {
+    stop: async () => {
+      server.close();
+      server.closeAllConnections();
+      await database.end({ timeout: 5 });
+    },
+  };
+});

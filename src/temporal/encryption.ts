@@ -1,17 +1,16 @@
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { Payload, PayloadCodec } from '@temporalio/common';
 import proto from '@temporalio/proto';
 import { z } from 'zod';
+import { open, seal } from '../sealing.js';
 
 /** Keys as `id:key`, the key in hexadecimal digits. The first one encrypts, unless it is `none`. */
 export type EncryptionKeys = readonly string[];
 
 const { Payload: PayloadMessage } = proto.temporal.api.common.v1;
-// The format of Temporal's own samples in every language, so that their tools can read our payloads.
-const cipher = 'aes-256-gcm';
+// The format of Temporal's own samples in every language, so that their tools can read our payloads. It
+// authenticates no context.
 const encoding = 'binary/encrypted';
-const nonceBytes = 12;
-const tagBytes = 16;
+const context = '';
 
 /**
  * Encrypts the payloads that Temporal stores, including their metadata. Unencrypted payloads are decoded
@@ -24,29 +23,17 @@ export function encryptingCodec(keys: EncryptionKeys): PayloadCodec {
   const [first = ''] = keys[0]?.split(':') ?? [];
   const current = byId.get(first);
 
-  const encrypt = (payload: Payload, key: Buffer): Payload => {
-    const nonce = randomBytes(nonceBytes);
-    const encipher = createCipheriv(cipher, key, nonce);
-    const plain = PayloadMessage.encode(payload).finish();
-    const parts = [nonce, encipher.update(plain), encipher.final(), encipher.getAuthTag()];
-    return {
-      metadata: { encoding: Buffer.from(encoding), 'encryption-key-id': Buffer.from(first) },
-      data: Buffer.concat(parts),
-    };
-  };
+  const encrypt = (payload: Payload, key: Buffer): Payload => ({
+    metadata: { encoding: Buffer.from(encoding), 'encryption-key-id': Buffer.from(first) },
+    data: seal(key, PayloadMessage.encode(payload).finish(), context),
+  });
   const decrypt = (payload: Payload): Payload => {
     if (textOf(payload, 'encoding') !== encoding) return payload;
     const id = textOf(payload, 'encryption-key-id');
     const key = byId.get(id);
     if (key === undefined)
       throw new Error(`TEMPORAL_ENCRYPTION_KEYS: expected the key ${id} of a payload`);
-    const data = payload.data ?? new Uint8Array();
-    const decipher = createDecipheriv(cipher, key, data.subarray(0, nonceBytes), {
-      authTagLength: tagBytes,
-    });
-    decipher.setAuthTag(data.subarray(-tagBytes));
-    const plain = decipher.update(data.subarray(nonceBytes, -tagBytes));
-    return PayloadMessage.decode(Buffer.concat([plain, decipher.final()]));
+    return PayloadMessage.decode(open(key, payload.data ?? new Uint8Array(), context));
   };
   return {
     encode: async (payloads) =>

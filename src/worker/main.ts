@@ -236,12 +236,9 @@ function readLane(args: string[]): Lane {
   throw new ConfigError(`--lane: expected single or batch, not ${values.lane}`);
 }
 
-await runProcess(
-  async () => {
-    const lane = readLane(process.argv.slice(2));
-    const config = readWorkerConfig(process.env);
-    const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
-    return startWorker(lane, config, log);
-  },
-  () => createLog({ part: 'worker', level: 'info' }),
-);
+await runProcess('worker', async () => {
+  const lane = readLane(process.argv.slice(2));
+  const config = readWorkerConfig(process.env);
+  const log = createLog({ part: `worker-${lane}`, level: config.LOG_LEVEL });
+  return startWorker(lane, config, log);
+});

@@ -10,13 +10,7 @@ import {
   startChild,
   workflowInfo,
 } from '@temporalio/workflow';
-import {
-  type Chunk,
-  type ChunkCounts,
-  chunkDriver,
-  chunkSummary,
-  isOpen,
-} from '../domain/batch.js';
+import { type Chunk, chunkDriver, chunkSummary, isOpen } from '../domain/batch.js';
 import type { batchChunk } from './batchChunk.js';
 import {
   type BatchInput,
@@ -24,7 +18,7 @@ import {
   railUpdateSignal,
   searchAttributes,
 } from './messages.js';
-import { batchLedger, isTooLong } from './proxies.js';
+import { batchLedger, isTooLong, orHandOver } from './proxies.js';
 
 /**
  * Pause between two reads of the progress. A batch normally ends in seconds, but one that waits for a
@@ -126,7 +120,10 @@ function aged(batchId: string) {
 
 /** Decides a chunk and starts the workflow that processes its accepted items. */
 async function begin(run: BatchRun, chunk: Chunk): Promise<void> {
-  const progress = await decideChunk(chunk);
+  const { workflowAgeMs } = aged(chunk.batchId);
+  const progress = await orHandOver(chunk, 'a chunk could not be decided as one', () =>
+    batchLedger.acceptChunk({ ...chunk, workflowAgeMs }),
+  );
   if (!isOpen(progress)) return;
   try {
     const child = await startChild<typeof batchChunk>('batchChunk', {
@@ -143,18 +140,6 @@ async function begin(run: BatchRun, chunk: Chunk): Promise<void> {
   } catch (error) {
     // Already started by an earlier run or an event of the rail: that run works from the same rows.
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-  }
-}
-
-async function decideChunk(chunk: Chunk): Promise<ChunkCounts> {
-  try {
-    const { workflowAgeMs } = aged(chunk.batchId);
-    return await batchLedger.acceptChunk({ ...chunk, workflowAgeMs });
-  } catch (error) {
-    // A bug triggered by one item must not hold up the others: each gets its own workflow, and
-    // those that fail there are parked for an operator.
-    log.error('a chunk could not be decided as one', { ...chunk, error });
-    return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
   }
 }
 

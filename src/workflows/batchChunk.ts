@@ -1,7 +1,8 @@
-import { condition, continueAsNew, log, setHandler } from '@temporalio/workflow';
+import { condition, continueAsNew, log } from '@temporalio/workflow';
 import { type Chunk, type ChunkCounts, isOpen } from '../domain/batch.js';
+import { flagOf } from './commands.js';
 import { railUpdateSignal } from './messages.js';
-import { batchLedger, batchRail, isTooLong } from './proxies.js';
+import { batchLedger, batchRail, isTooLong, orHandOver } from './proxies.js';
 
 /** Rounds of five seconds each, half a minute in all, while answers of the rail are pending. */
 const rounds = 6;
@@ -17,22 +18,15 @@ const longestPauseMs = 15 * 60_000;
  * is open, and the next event of the rail starts it again.
  */
 export async function batchChunk(chunk: Chunk): Promise<void> {
-  let signaled = false;
-  setHandler(
-    railUpdateSignal,
-    () => {
-      signaled = true;
-    },
-    { description: 'Look at the rows and the inbox again; carries no data.' },
-  );
+  const signal = flagOf(railUpdateSignal, 'Look at the rows and the inbox again; carries no data.');
   let pauseMs = firstPauseMs;
   for (;;) {
-    signaled = false;
+    signal.isUp = false;
     const progress = await processChunk(chunk);
     if (!isOpen(progress)) {
-      if (!signaled) return;
+      if (!signal.isUp) return;
     } else if (await batchLedger.suspendChunk({ ...chunk, forMs: pauseMs })) {
-      const isTimeUp = !(await condition(() => signaled, pauseMs));
+      const isTimeUp = !(await condition(() => signal.isUp, pauseMs));
       // While payouts are unanswered the pause does not grow: they are handed over after ten
       // minutes, and a rail that has recovered is polled soon.
       const isSlower = isTimeUp && progress.unanswered === 0;
@@ -71,16 +65,10 @@ async function submit(chunk: Chunk): Promise<void> {
   await batchLedger.handOverChunk({ ...chunk, scope: 'unanswered' });
 }
 
-async function applyEvents(chunk: Chunk): Promise<ChunkCounts> {
-  try {
-    return await batchLedger.applyChunkEvents(chunk);
-  } catch (error) {
-    // A bug triggered by one payout must not hold up the others: each gets its own workflow, and
-    // those that fail there are parked for an operator.
-    log.error('a chunk could not be settled as one', { ...chunk, error });
-    return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
-  }
-}
+const applyEvents = (chunk: Chunk) =>
+  orHandOver(chunk, 'a chunk could not be settled as one', () =>
+    batchLedger.applyChunkEvents(chunk),
+  );
 
 async function poll(chunk: Chunk): Promise<void> {
   try {

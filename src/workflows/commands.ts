@@ -1,3 +1,4 @@
+import type { SignalDefinition } from '@temporalio/common';
 import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import { type ActorKind, actionId, type OperatorResult, unexecuted } from '../domain/operator.js';
 import { cancelUpdate, operateUpdate } from './messages.js';
@@ -9,6 +10,16 @@ export type Command = {
   readonly request: string | undefined;
   result: OperatorResult | undefined;
 };
+
+/** Receives a signal that carries no data: each one raises the flag, which the workflow lowers. */
+export function flagOf(signal: SignalDefinition, description: string) {
+  const flag = { isUp: false };
+  const raise = () => {
+    flag.isUp = true;
+  };
+  setHandler(signal, raise, { description });
+  return flag;
+}
 
 /**
  * Receives the updates of operators and customers. The handlers only enqueue commands and wait. An

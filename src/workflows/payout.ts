@@ -9,7 +9,6 @@ import {
   isCancellation,
   log,
   setCurrentDetails,
-  setHandler,
   upsertSearchAttributes,
   uuid4,
   workflowInfo,
@@ -24,7 +23,7 @@ import {
   type PayoutStatus,
 } from '../domain/payout.js';
 import { detailsOf } from '../domain/standing.js';
-import { type Command, receiveCommands } from './commands.js';
+import { type Command, flagOf, receiveCommands } from './commands.js';
 import { type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import { isTooLong, ledgerStep, localSubmit, operation, railPoll, railSubmit } from './proxies.js';
 
@@ -41,7 +40,7 @@ type PayoutRun = {
   snapshot: PayoutSnapshot | undefined;
   /** Another workflow drives the payout now; this one ends. */
   isSuperseded: boolean;
-  signaled: boolean;
+  readonly signal: ReturnType<typeof flagOf>;
   /** The commands of people, in order of arrival. */
   readonly commands: Command[];
   /** The attention reason in the search attributes, by which operators find the payout. */
@@ -58,18 +57,11 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
     payoutId,
     snapshot: undefined,
     isSuperseded: false,
-    signaled: false,
+    signal: flagOf(railUpdateSignal, 'Look at the row and the inbox again; carries no data.'),
     commands: [],
     // A new run inherits the search attributes of the run that it continues.
     shownAttention: workflowInfo().typedSearchAttributes.get(searchAttributes.attentionReason),
   };
-  setHandler(
-    railUpdateSignal,
-    () => {
-      run.signaled = true;
-    },
-    { description: 'Look at the row and the inbox again; carries no data.' },
-  );
   receiveCommands(run.commands);
   setCurrentDetails('Requested. The service decides next whether to accept it.');
   await CancellationScope.nonCancellable(async () => {
@@ -159,7 +151,7 @@ function driven({ payoutId }: PayoutRun) {
 
 /** Whether an event of the rail or a command has arrived. */
 function hasInput(run: PayoutRun): boolean {
-  return run.signaled || run.commands.length > 0;
+  return run.signal.isUp || run.commands.length > 0;
 }
 
 /**
@@ -170,7 +162,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   const command = run.commands.shift();
   if (command === undefined) {
     // Reset before the activity: a signal that arrives meanwhile triggers another pass.
-    run.signaled = false;
+    run.signal.isUp = false;
     return updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
   }
   const { payoutId } = run;

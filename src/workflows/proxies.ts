@@ -1,10 +1,12 @@
 import {
   ActivityCancellationType,
+  log,
   proxyActivities,
   proxyLocalActivities,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
+import type { Chunk, ChunkCounts } from '../domain/batch.js';
 import { taskQueues } from './messages.js';
 
 /**
@@ -139,6 +141,19 @@ export const batchLedger = proxyActivities<
   // Retried until the database is back; a bug fails for good after ten attempts (activities/failure.ts).
   retry: { initialInterval: 1_000, maximumInterval: 10_000 },
 });
+
+/**
+ * Runs a step for a chunk. A bug triggered by one item must not hold up the others: each then gets its own
+ * workflow, and those that fail there are parked for an operator. `failed` is the line in the log.
+ */
+export async function orHandOver(chunk: Chunk, failed: string, step: () => Promise<ChunkCounts>) {
+  try {
+    return await step();
+  } catch (error) {
+    log.error(failed, { ...chunk, error });
+    return batchLedger.handOverChunk({ ...chunk, scope: 'all' });
+  }
+}
 
 export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollChunk'>>({
   summary: 'Sends orders to the bank, or looks up their outcome',

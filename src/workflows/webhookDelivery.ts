@@ -1,4 +1,5 @@
-import { condition, continueAsNew, setHandler } from '@temporalio/workflow';
+import { condition, continueAsNew } from '@temporalio/workflow';
+import { flagOf } from './commands.js';
 import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
 import { isTooLong, retryDeliveries } from './proxies.js';
 
@@ -8,22 +9,15 @@ import { isTooLong, retryDeliveries } from './proxies.js';
  * is pending.
  */
 export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Promise<void> {
-  let signaled = false;
-  setHandler(
-    deliverSignal,
-    () => {
-      signaled = true;
-    },
-    { description: 'The endpoint has a new pending delivery; carries no data.' },
-  );
+  const signal = flagOf(deliverSignal, 'The endpoint has a new pending delivery; carries no data.');
   for (;;) {
-    signaled = false;
+    signal.isUp = false;
     const { nextInMs } = await retryDeliveries.deliverDue({ endpointId });
     if (nextInMs === null) {
-      if (!signaled) return;
+      if (!signal.isUp) return;
     } else if (nextInMs > 0) {
       // A signal does not shorten the backoff: only due deliveries are attempted.
-      await condition(() => signaled, nextInMs);
+      await condition(() => signal.isUp, nextInMs);
     }
     if (isTooLong()) await continueAsNew<typeof webhookDelivery>({ endpointId });
   }

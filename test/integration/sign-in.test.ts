@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { type Part, startProcess } from '../../sandbox/stack/process.js';
-import { addOperator } from '../../src/cli/operators.js';
+import { giveProof } from '../../src/cli/operators.js';
 import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
 import {
   beginSession,
@@ -165,7 +165,7 @@ describe('an operator who signs in through the provider', () => {
   it('is matched by the exact identity, including its case', async () => {
     const identity = 'samlp|corp|Alma@Example.com';
     const flags = { role: 'view', identity };
-    await shown(() => addOperator(called({ database: operators }, 'alma', flags)));
+    await shown(() => giveProof(called({ database: operators }, 'alma', flags), 'add'));
     expect((await sessionOf(identity)).operator).toBe('alma');
     const { status } = await open(await provider.idToken({ sub: identity.toLowerCase() }));
     expect(status).toBe(403);

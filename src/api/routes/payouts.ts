@@ -170,7 +170,10 @@ async function createPayout(
     return { ...refused(redactedFor(request, bound.refusal)), headers: bound.headers };
   }
   request.name({ payout: bound.objectId });
-  const toDecide = bound.isReplay ? await undecided(deps, request, bound.objectId) : recorded;
+  // A repeated request decides its payout only if that is still undecided.
+  const find = () => findPayout(deps.database, request.account.id, bound.objectId);
+  const replayed = bound.isReplay ? exactlyOne(await find()) : undefined;
+  const toDecide = replayed?.status === 'pending' ? replayed : recorded;
   if (toDecide !== undefined) {
     // Waits from now on, because the decision may come before the answer of Temporal.
     const decision = deps.decisionWaits.until(toDecide.id, deps.decisionLimitMs);
@@ -205,16 +208,6 @@ async function refusedRetry(
 /** Hides what became of a payout from keys that may not read it. */
 function redactedFor({ scopes }: Pick<ApiRequest, 'scopes'>, refusal: Refusal): Refusal {
   return scopes.includes('read') ? refusal : withoutDetail(refusal);
-}
-
-/** Returns the payout of a repeated request, unless it is already decided. */
-async function undecided(
-  { database }: ApiDeps,
-  { account }: ApiRequest,
-  id: string,
-): Promise<WakeablePayout | undefined> {
-  const row = exactlyOne(await findPayout(database, account.id, id));
-  return row.status === 'pending' ? row : undefined;
 }
 
 /** Cancels a payout. Idempotent: canceling a canceled payout succeeds. */
