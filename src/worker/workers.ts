@@ -108,6 +108,8 @@ export async function createSingleLane(options: LaneOptions): Promise<readonly W
     // A call to a slow rail takes up to 10 s: a hundred run at once, at most 16 of them for one
     // account.
     activityWorker(options, taskQueues.rail, 100),
+    // A void that the rail does not answer takes 10 s, and a command has five attempts.
+    activityWorker(options, taskQueues.cancellations, 100),
     // An attempt takes up to 15 s, and an account with slow receivers occupies at most 16 slots, one
     // for each endpoint, deleted ones included (activities/delivery.ts): two dozen such accounts do
     // not keep the others waiting.

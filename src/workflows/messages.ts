@@ -14,6 +14,7 @@ import type { OperatorResult } from '../domain/operator.js';
 export const taskQueues = {
   payouts: 'payouts',
   rail: 'rail',
+  cancellations: 'cancellations',
   webhooks: 'webhooks',
   batch: 'batch',
   batchRail: 'batch-rail',

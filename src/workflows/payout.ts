@@ -25,7 +25,15 @@ import {
 import { detailsOf } from '../domain/standing.js';
 import { type Command, flagOf, receiveCommands } from './commands.js';
 import { type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
-import { isTooLong, ledgerStep, localSubmit, operation, railPoll, railSubmit } from './proxies.js';
+import {
+  cancellation,
+  isTooLong,
+  ledgerStep,
+  localSubmit,
+  operation,
+  railPoll,
+  railSubmit,
+} from './proxies.js';
 
 /** How long to wait for a callback before polling. A rail that calls back does so within seconds. */
 const callbackPatienceMs = 60_000;
@@ -167,8 +175,9 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   }
   const { payoutId } = run;
   const settleBy = run.snapshot?.settleBy;
+  const { executeCommand } = command.actor === 'operator' ? operation : cancellation;
   try {
-    const operated = await operation.executeCommand({
+    const operated = await executeCommand({
       driver: payoutId,
       id: payoutId,
       actor: command.actor,

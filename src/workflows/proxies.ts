@@ -69,16 +69,29 @@ export const railSubmit = proxyActivities<Pick<Activities, 'submitPayouts'>>({
 });
 
 /** Commands of people, who wait for the answer: retries for an unresponsive rail end soon. */
-export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
-  summary: 'Executes a command of an operator or of the customer',
-  // Not the rail's queue: a thousand calls that the rail does not answer must not keep people from
-  // resolving them.
-  taskQueue: taskQueues.payouts,
+const command = {
   // Covers a void, a lookup and up to two months of statements. A missing heartbeat reveals a
   // killed worker.
   startToCloseTimeout: 60_000,
   heartbeatTimeout: 4_000,
   retry: { initialInterval: 1_000, maximumAttempts: 5 },
+} as const;
+
+export const operation = proxyActivities<Pick<Activities, 'executeCommand'>>({
+  ...command,
+  summary: "Executes an operator's command",
+  // Not the rail's queue: a thousand calls that the rail does not answer must not keep people from
+  // resolving them.
+  taskQueue: taskQueues.payouts,
+});
+
+/** Customers may cancel thousands of payouts while the rail does not answer: operators do not wait for those. */
+export const cancellation = proxyActivities<Pick<Activities, 'executeCommand'>>({
+  ...command,
+  summary: 'Cancels the payout for the customer',
+  taskQueue: taskQueues.cancellations,
+  // By then the customer has been told to try again, and no worker of an earlier release takes it.
+  scheduleToStartTimeout: 60_000,
 });
 
 /** Polls begin a minute apart and end an hour apart: a silent rail tends to stay silent. */

@@ -5,8 +5,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { retryLater } from '../../src/activities/failure.js';
 import { newId } from '../../src/db/id.js';
-import { wakePayout } from '../../src/temporal/workflowCalls.js';
-import { railUpdateSignal, searchAttributes } from '../../src/workflows/messages.js';
+import { runUpdate, wakePayout } from '../../src/temporal/workflowCalls.js';
+import {
+  cancelUpdate,
+  operateUpdate,
+  railUpdateSignal,
+  searchAttributes,
+  taskQueues,
+} from '../../src/workflows/messages.js';
 import type { payout } from '../../src/workflows/payout.js';
 import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
 import { startDecided, startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
@@ -384,6 +390,29 @@ describe('the decision', () => {
     // Five local attempts, then two regular attempts that fail and one that succeeds.
     expect(script.callsOf('decidePayouts').length).toBe(8);
   });
+});
+
+it('a cancellation by a customer waits in another queue than the commands of operators', async () => {
+  const queues: string[] = [];
+  const script = scripted();
+  const executeCommand = async () => {
+    queues.push(Context.current().info.taskQueue);
+    const result = { outcome: 'refused', detail: 'not now', action: null } as const;
+    return { steps: [script.row], result };
+  };
+  const updates = [
+    { name: cancelUpdate.name, args: [] },
+    { name: operateUpdate.name, args: [newId('operatorAction')] },
+  ];
+  await server.withWorkers({ ...script.activities, executeCommand }, async () => {
+    await startDecided(server, startable(script));
+    await untilSent();
+    for (const update of updates) {
+      const answer = await runUpdate(server.client, startable(script), update, 20_000);
+      expect(answer).toMatchObject({ detail: 'not now' });
+    }
+  });
+  expect(queues).toEqual([taskQueues.cancellations, taskQueues.payouts]);
 });
 
 describe('a payout whose driver changes meanwhile', () => {
