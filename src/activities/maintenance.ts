@@ -73,12 +73,13 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
       withHeartbeat(async () => {
         const breaks = await longTransaction(database, comparisonLimitMs, listBalanceBreaks);
         show('balance_breaks', {}, breaks.length);
+        showCompared('balances');
         if (breaks.length > 0) {
           log.error({ breaks: breaks.length }, 'balances differ from their postings');
         }
         const orphans = await longTransaction(database, orphansLimitMs, listOrphans);
         show('orphan_rows', {}, orphans.length);
-        showCompared('balances');
+        showCompared('orphans');
         if (orphans.length > 0) {
           log.error({ first: orphans[0] }, 'rows refer to rows that do not exist');
         }

@@ -143,8 +143,11 @@ export async function gapInStatements(
     : undefined;
 }
 
-/** Within the activity's minute. For a dispute, a week of all the bank's payments is compared with the ledger. */
-const evidenceLimitMs = 40_000;
+/**
+ * For a dispute, a week of all the bank's payments is compared with the ledger. With 5 s for a void, 5 s for a
+ * look-up and 25 s for the statements, it ends within the activity's minute.
+ */
+const evidenceLimitMs = 20_000;
 
 /** Covers the time between the commit of a submission and its sending, and differing clocks. */
 const clockMarginMs = 60 * 60 * 1000;

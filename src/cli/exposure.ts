@@ -26,7 +26,8 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
     const amount = (minor: bigint) => writtenSum(minor, destination);
     // Test accounts can owe sums with more digits than a rate may have. The last ones do not change the average.
-    const scale = 10n ** BigInt(Math.max(0, `${owedMinor}`.length - rateDigits));
+    const digits = Math.max(`${netMinor}`.length, `${owedMinor}`.length);
+    const scale = 10n ** BigInt(Math.max(0, digits - rateDigits));
     // crossMid divides its arguments: for two rates it gives their cross rate, here the average rate.
     const average = crossMid(
       formatMinor(netMinor / scale, source),

@@ -28,7 +28,8 @@ const mayBeLost = (sql: Sql) =>
 export const firstSentAt = (sql: Sql) => sql`
   coalesce(p.submit_started_at, case when ${mayBeLost(sql)} then (
     select greatest(min(began_at), p.requested_at) from lost
-     where ended_at >= p.requested_at having count(*) > 0) end)`;
+     where ended_at >= p.requested_at and began_at <= coalesce(p.sent_since, 'infinity')
+    having count(*) > 0) end, case when p.status = 'sent' then p.requested_at end)`;
 
 /**
  * The last time at which payout `p` was or may have been sent; null if it certainly was not. In an

@@ -175,7 +175,7 @@ async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   }
   const { payoutId } = run;
   const settleBy = run.snapshot?.settleBy;
-  const { executeCommand } = command.actor === 'operator' ? operation : cancellation;
+  const { executeCommand } = command.actor === 'customer' ? cancellation : operation;
   try {
     const operated = await executeCommand({
       driver: payoutId,

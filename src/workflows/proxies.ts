@@ -90,8 +90,9 @@ export const cancellation = proxyActivities<Pick<Activities, 'executeCommand'>>(
   ...command,
   summary: 'Cancels the payout for the customer',
   taskQueue: taskQueues.cancellations,
-  // By then the customer has been told to try again, and no worker of an earlier release takes it.
-  scheduleToStartTimeout: 60_000,
+  // The API answers after 10 s that the payout may still be canceled. If only workers of an earlier release are
+  // left, none takes the task, and it must not hold up the payout.
+  scheduleToStartTimeout: 15_000,
 });
 
 /** Polls begin a minute apart and end an hour apart: a silent rail tends to stay silent. */

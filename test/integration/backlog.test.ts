@@ -137,7 +137,13 @@ describe('what waits', () => {
     });
     const beside = await shown('payouts_unfinished');
     expect(beside).toContainEqual([of('processing', 'open'), 1]);
-    expect(beside).toContainEqual([of('processing', 'paused'), 10_000]);
+    expect(beside).toContainEqual([of('processing', 'paused'), 10_001]);
+
+    // The bank has accepted one whose submission a restore has lost.
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`update payouts set status = 'sent' where id = ${paused ?? ''}`;
+    });
+    expect(await shown('payouts_unfinished')).toContainEqual([of('sent', 'open'), 1]);
   });
 
   it('distinguishes deliveries that are due from those of failing endpoints', async () => {

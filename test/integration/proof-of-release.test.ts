@@ -1323,6 +1323,16 @@ describe('a payout that may have been sent in a period that the database has los
       expect(await execute(inputOf(id, command))).toMatchObject({ outcome: 'refused' });
     }
     await expectHeld(id, 'sent');
+    // Nor if the restore went unnoticed, or another period was lost after the bank had accepted it.
+    await withoutTriggers(time.database, async (sql) => {
+      await sql`delete from interruptions`;
+    });
+    expect(await execute(inputOf(id, release()))).toMatchObject({ outcome: 'refused' });
+    await time.database`
+      insert into interruptions values (${new Date(Date.now() - minuteMs)}, ${new Date()})`;
+    const [row] = await readPayouts(time.database, null, [id]);
+    expect(row?.submitStartedAt).toEqual(row?.requestedAt);
+    await expectHeld(id, 'sent');
   });
 
   it('is canceled only with a void, which is refused if it was paid', async () => {

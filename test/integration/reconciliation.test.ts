@@ -667,6 +667,7 @@ describe('the sweep', () => {
         with ${lostTimes(sql)}
         select ${firstSentAt(sql)} <= now() + interval '1 ms' as is_lost
           from (select 'processing' as status, null::timestamptz as submit_started_at,
+                       null::timestamptz as sent_since,
                        now() - interval '1 second' as requested_at) p`;
       return row?.isLost;
     };
