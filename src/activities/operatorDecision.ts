@@ -140,9 +140,7 @@ async function endUntaken(
   const { fact, unsent, said } = endings[expectedStatus];
   // A rail that reports on an order we never submitted may have it all the same.
   const isDisputed = hasConflictingReports(row.attentionReason);
-  // The submission of a `sent` one was lost with the database: the rail has it.
-  const isUnsent = row.submitStartedAt === null && row.status !== 'sent';
-  if (isUnsent && !isDisputed) return done(unsent, { fact, expectedStatus });
+  if (row.submitStartedAt === null && !isDisputed) return done(unsent, { fact, expectedStatus });
   const isVoided =
     isVoidable(row, rail) && (await voidKey(database, rail, row, expectedStatus)) === 'voided';
   return isVoided

@@ -109,7 +109,7 @@ export async function gapInStatements(
   statementDate: string,
 ): Promise<string | undefined> {
   const firstSentAt = row.submitStartedAt ?? row.requestedAt;
-  const lastSentAt = row.lastSentAt ?? row.sentSince ?? firstSentAt;
+  const lastSentAt = row.lastSentAt ?? firstSentAt;
   const dayOf = (ms: number) => new Date(ms).toISOString().slice(0, 10);
   const deadline = dayOf(lastSentAt.getTime() + rail.limits.settleWithinMs + clockMarginMs);
   if (statementDate < deadline) {

@@ -1,15 +1,12 @@
 import { listExposures } from '../db/ledger.js';
 import { currentRates, midOf } from '../db/rates.js';
-import { convertFloor, crossMid, formatRate } from '../domain/fx.js';
+import { averageRate, convertFloor, formatRate } from '../domain/fx.js';
 import { formatMinor, writtenSum } from '../domain/money.js';
 import { printJson, printTable } from './table.js';
 import type { Call } from './usage.js';
 
 /** A hundred years: open payouts must be valued even if new rates have stopped coming. */
 const anyAgeMs = 100 * 365 * 24 * 60 * 60 * 1000;
-
-/** Digits before the point that a rate may have; see domain/fx.ts. */
-const rateDigits = 15;
 
 const header = ['pair', 'mode', 'payouts', 'promised', 'average rate', 'worth now', 'difference'];
 
@@ -25,14 +22,7 @@ export async function showExposure({ database, isJson }: Call): Promise<void> {
   const rows = exposures.map((open) => {
     const { sourceCurrency: source, destinationCurrency: destination, netMinor, owedMinor } = open;
     const amount = (minor: bigint) => writtenSum(minor, destination);
-    // Test accounts can owe sums with more digits than a rate may have. The last ones do not change the average.
-    const digits = Math.max(`${netMinor}`.length, `${owedMinor}`.length);
-    const scale = 10n ** BigInt(Math.max(0, digits - rateDigits));
-    // crossMid divides its arguments: for two rates it gives their cross rate, here the average rate.
-    const average = crossMid(
-      formatMinor(netMinor / scale, source),
-      formatMinor(owedMinor / scale, destination),
-    );
+    const average = averageRate(formatMinor(netMinor, source), formatMinor(owedMinor, destination));
     const mid = midOf(rates, source, destination);
     const now = mid && convertFloor(netMinor, source, destination, mid);
     const worth = now === undefined ? ['no rate'] : [amount(now), amount(now - owedMinor)];

@@ -131,10 +131,7 @@ function linesOf(view: View): readonly string[] {
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
     ...fact('Repeats', row.retryOf),
-    ...fact(
-      'Our key',
-      (row.submitStartedAt ?? row.sentSince) ? `${railKey(row.id)}  (quote it)` : null,
-    ),
+    ...fact('Our key', standingOf(row).isSubmitted ? `${railKey(row.id)}  (quote it)` : null),
     ...fact('Bank ref.', row.railReference),
     ...fact('Settle by', row.settleBy?.toISOString() ?? null),
     ...fact('Workflow', workflow),

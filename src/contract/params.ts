@@ -205,8 +205,9 @@ export const beneficiaryParams = z
   .strictObject(detailsAs(text(1, 140)))
   .meta({ required: ['type', 'name', 'country', 'currency'] });
 
-/** The fields of a beneficiary to change. A blank or null removes a field. */
 const changes = detailsAs(text(0, 140).nullable());
+
+/** The fields of a beneficiary to change. A blank or null removes a field. */
 export const beneficiaryUpdateParams = z.strictObject({
   ...changes,
   address: changes.address.nullable(),

@@ -7,8 +7,8 @@ import { deliveryGroupSize } from './events.js';
 
 /**
  * Maximum number of rows counted per account and status, per endpoint, or in all groups of first
- * attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait. Ages remain
- * exact, because the oldest rows are read first.
+ * attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait, other than in paused
+ * batches. Ages remain exact, because the oldest rows are read first.
  */
 const mostCounted = 10_000;
 
@@ -16,8 +16,8 @@ const mostCounted = 10_000;
 const mostRead = 100_000;
 
 /**
- * Measures the backlogs in one statement of index look-ups, whose number grows with accounts and
- * endpoints, not with payouts.
+ * Measures the backlogs in one statement of index look-ups, whose number grows with accounts, endpoints and
+ * items of paused batches, not with other payouts.
  */
 export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
   return sql<BacklogSample[]>`
@@ -77,8 +77,7 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
 
 /**
  * Counts payouts that are not final, by corridor and state. Those that wait in a paused batch are counted
- * separately: 10,000 of them would hide what is stuck behind them. Reads at most `mostRead` of each account and
- * status, which are some tenths of a second when that many wait in paused batches.
+ * separately: 10,000 of them would hide what is stuck behind them.
  */
 const unfinished = (sql: Sql) => sql`
   select p.status, p.mode,
@@ -94,7 +93,7 @@ const unfinished = (sql: Sql) => sql`
                  or batch_id is null or batch_id <> all (array(select id from paused))
               limit ${mostCounted}) p
           union all
-          select p.*, 'paused' from paused cross join lateral (
-            select * from payouts where batch_id = paused.id and status in ('pending', 'processing')
-               and submit_started_at is null and attention_at is null) p) p
+          select p.*, 'paused' from paused join payouts p on p.batch_id = paused.id
+           where p.status in ('pending', 'processing') and p.submit_started_at is null
+             and p.attention_at is null) p
    group by 1, 2, 3, 4`;

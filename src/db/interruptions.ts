@@ -18,8 +18,8 @@ export const lostTimes = (sql: Sql) =>
   sql`lost as materialized (select * from known_interruptions)`;
 
 /**
- * Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. Of a
- * `sent` one it was: the rail's answer was recorded in the restored database.
+ * Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. That of a
+ * `sent` one was lost, recorded as an interruption or not: the rail has accepted it.
  */
 const mayBeLost = (sql: Sql) =>
   sql`(p.status in ('processing', 'sent') and p.submit_started_at is null)`;
@@ -36,7 +36,8 @@ export const firstSentAt = (sql: Sql) => sql`
  * interruption it may also have been sent again, until the rail accepted it.
  */
 export const lastSentAt = (sql: Sql) => sql`
-  case when p.last_sent_at is not null or ${mayBeLost(sql)} then
+  coalesce(case when p.last_sent_at is not null or ${mayBeLost(sql)} then
     greatest(p.last_sent_at, (select max(least(ended_at, p.sent_since)) from lost
       where ended_at >= coalesce(p.last_sent_at, p.requested_at)
-        and began_at <= coalesce(p.sent_since, 'infinity'))) end`;
+        and began_at <= coalesce(p.sent_since, 'infinity'))) end,
+    case when p.status = 'sent' then p.sent_since end)`;

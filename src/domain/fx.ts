@@ -35,19 +35,27 @@ export function formatRate(rate: Rate): string {
  * text is not a rate.
  */
 export function crossMid(perEuroSource: string, perEuroDestination: string): Rate {
+  return quotient(parseRate(perEuroDestination), parseRate(perEuroSource));
+}
+
+/** Returns the average rate of payouts from their sums, which may have more digits than a rate; else as `crossMid`. */
+export function averageRate(net: string, promised: string): Rate {
+  return quotient(new Big(promised), new Big(net));
+}
+
+function quotient(dividend: Big, divisor: Big): Rate {
   // Separate constructors, because any module could change `DP` and `RM` of the shared one.
   const Truncating = Big();
   Truncating.DP = 40;
   Truncating.RM = Big.roundDown;
-  const source = parseRate(perEuroSource);
-  const destination = new Truncating(parseRate(perEuroDestination));
+  const exact = new Truncating(dividend);
   // The exponent of the truncated quotient determines how many decimals 12 significant digits need. This
   // way the result is rounded only once.
-  const { e: exponent } = destination.div(source);
+  const { e: exponent } = exact.div(divisor);
   const Rounding = Big();
   Rounding.DP = Math.max(0, midDigits - 1 - exponent);
   Rounding.RM = Big.roundHalfEven;
-  return new Big(new Rounding(destination).div(source));
+  return new Big(new Rounding(exact).div(divisor));
 }
 
 /**

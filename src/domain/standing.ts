@@ -46,13 +46,15 @@ export function standingOf(row: {
   readonly attentionReason: AttentionReason | null;
   readonly rail: string | null;
   readonly submitStartedAt: Date | null;
+  /** Set without a submission if that was lost with the database. */
+  readonly sentSince: Date | null;
   readonly settleBy: Date | null;
 }): Standing {
-  const { id, status, attentionReason, rail, submitStartedAt, settleBy } = row;
+  const { id, status, attentionReason, rail, settleBy } = row;
   return {
     ...{ id, status, attentionReason },
     isAccepted: rail !== null,
-    isSubmitted: submitStartedAt !== null || status === 'sent',
+    isSubmitted: (row.submitStartedAt ?? row.sentSince) !== null,
     settleBy: settleBy?.toISOString() ?? null,
   };
 }

@@ -207,7 +207,9 @@ export function guardedConnector(
 
 function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnector.connector {
   const connectTcp = buildConnector({
-    ...{ lookup, timeout: connectTimeoutMs, autoSelectFamilyAttemptTimeout: addressTimeoutMs },
+    lookup,
+    timeout: connectTimeoutMs,
+    autoSelectFamilyAttemptTimeout: addressTimeoutMs,
   });
   return (target, callback) =>
     connectTcp(target, (error, socket) => {

@@ -132,8 +132,9 @@ describe('what waits', () => {
       await sql`update payouts set requested_at = now() - interval '2 hours' where id = ${paused ?? ''}`;
       await sql`
         insert into payouts
-        select (jsonb_populate_record(p, jsonb_build_object('id', 'po_' || n, 'batch_index', n))).*
-          from payouts p cross join generate_series(1, 10000) n where p.id = ${paused ?? ''}`;
+        select copy.* from payouts p cross join generate_series(1, 10000) n
+         cross join jsonb_populate_record(p, jsonb_build_object('id', 'po_' || n, 'batch_index', n)) copy
+         where p.id = ${paused ?? ''}`;
     });
     const beside = await shown('payouts_unfinished');
     expect(beside).toContainEqual([of('processing', 'open'), 1]);
