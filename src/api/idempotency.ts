@@ -157,7 +157,8 @@ export function differenceOf(
     return refuse('idempotency_key_reused', {
       expected: `the request that the key was first used for: ${first.route}`,
       received: now.route,
-      hint: `The key ${pastUseOf(first)}. Use a new key for a new request.`,
+      hint: `The key ${pastUseOf(first)}. ${adviceAfter(first)}`,
+      made: madeBy(first),
     });
   }
   const names = new Set([...Object.keys(now.fingerprints), ...Object.keys(first.fingerprints)]);
@@ -172,8 +173,22 @@ export function differenceOf(
     // The reused key is one error, however many parameters differ. It names a `param` only if just one does.
     param: different.length === 1 ? different.find(isOpen) : undefined,
     expected: 'the same parameters as in the first request with this key',
-    detail: `This idempotency key ${pastUseOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. Use a new key for a new request.`,
+    detail: `This idempotency key ${pastUseOf(first)}, with other parameters; these differ: ${[...new Set(shown)].join(', ')}. ${adviceAfter(first)}`,
+    made: madeBy(first),
   });
+}
+
+/** A new key for the same invoice would pay it a second time. */
+const adviceAfter = (first: KeyBinding) =>
+  madeBy(first) === undefined
+    ? 'Use a new key for a new request.'
+    : 'Retrieve it before you use a new key, so that you do not pay twice.';
+
+/** Returns the payout or batch that a key's first request created. */
+function madeBy({ refusal, objectId, route }: KeyBinding): Refusal['made'] {
+  if (refusal !== null) return undefined;
+  if (route === 'POST /v1/payouts') return { payout: objectId };
+  return route === 'POST /v1/batches' ? { batch: objectId } : undefined;
 }
 
 /** Describes what became of a key's first request. A refused request created nothing. */

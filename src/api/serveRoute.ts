@@ -338,7 +338,8 @@ export function answerProblem(ctx: Koa.Context, answer: Refused): void {
   }
   if (problem.code === 'request_in_progress') ctx.set('Retry-After', '1');
   // Bytes, so that it can be compressed: it may list a hundred errors.
-  ctx.body = Buffer.from(JSON.stringify({ ...problem, ...answer.object }));
+  const object = answer.object ?? answer.refusals[0]?.made;
+  ctx.body = Buffer.from(JSON.stringify({ ...problem, ...object }));
   ctx.state['code'] = problem.code;
   ctx.status = problem.status;
   ctx.type = 'application/problem+json';

@@ -43,7 +43,9 @@ export const webhookTest = objectOf('webhook_test', {
 export const redelivery = objectOf('redelivery', {
   webhook_endpoint: idOf('we'),
   pending: count.describe('The number of pending deliveries to the endpoint.'),
-  has_more: z.boolean().describe('Whether failed deliveries remain: redeliver with a new key.'),
+  has_more: z
+    .boolean()
+    .describe('Whether failed deliveries remain: send another request with a new idempotency key.'),
 });
 export const deliveryWithAttempts = delivery.extend({
   attempts: z.array(deliveryAttempt).describe('The last 20 attempts at most, newest first.'),

@@ -97,7 +97,7 @@ const fixedSide = z.enum(['source', 'destination'], 'source or destination');
  */
 const metadataBytes = 8 * 1024;
 
-const metadataExpected = `an object with at most 50 keys of at most 40 characters, each with a string of at most 500 characters, ${metadataBytes} bytes of JSON in total, such as {"order": "7"}`;
+const metadataExpected = `an object with at most 50 keys of at most 40 characters, each with a string of at most 500 characters, at most ${metadataBytes} bytes as JSON in total, such as {"order": "7"}`;
 export const metadata = z
   .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected)

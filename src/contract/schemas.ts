@@ -123,7 +123,7 @@ function payoutWith<Exact extends z.ZodType>(exact: Exact) {
     estimated_arrival: arrival('The latest arrival, fixed at acceptance; null until then.'),
     settled_at: time
       .nullable()
-      .describe('When the bank settled the payout; if it gives no time, when it reported that.'),
+      .describe('When the bank settled the payout or, if it gives no time, when it reported that.'),
     status_history: z.array(
       z.object({ status: z.enum(payoutStatuses), at: time, reason: z.string().nullable() }),
     ),
@@ -238,7 +238,9 @@ const webhookEndpoint = objectOf('webhook_endpoint', {
   id: idOf('we'),
   url: z.string(),
   events: z.array(z.string()).describe('The event types sent to the endpoint; * means all.'),
-  signature: z.enum(['v1', 'v1a']).describe('v1: with the secret; v1a: also with a private key.'),
+  signature: z
+    .enum(['v1', 'v1a'])
+    .describe("v1: with the secret; v1a: also with the service's private key."),
   batching: z.boolean().describe('Whether one request may contain up to 100 events.'),
   description: z.string().nullable(),
   api_version: z.string(),
@@ -292,8 +294,12 @@ const problem = refusedParam.extend({
   status: z.int().min(400).max(599),
   errors: z.array(refusedParam).min(1).max(100).describe('All errors, including the first one.'),
   request_id: idOf('req'),
-  payout: idOf('po').optional().describe('The payout that records the error.'),
-  batch: idOf('bat').optional().describe('The batch that the error concerns.'),
+  payout: idOf('po')
+    .optional()
+    .describe('The payout that records the error, or that the idempotency key created.'),
+  batch: idOf('bat')
+    .optional()
+    .describe('The batch that the error concerns, or that the idempotency key created.'),
 });
 
 const sequence = z.int().min(1).describe('Increases without gaps within the account.');

@@ -39,6 +39,8 @@ export type Refusal = {
   readonly hint?: string | undefined;
   /** The line of a CSV or NDJSON body, from 1. */
   readonly line?: number | undefined;
+  /** What the idempotency key has already created, so that nobody pays it again with a new key. */
+  readonly made?: { readonly payout: string } | { readonly batch: string } | undefined;
 };
 
 /** Builds a refusal from its code and the known details. */

@@ -99,7 +99,7 @@ describe('one batch sent more than once', () => {
     });
     expect(other).toMatchObject({
       status: 422,
-      body: { code: 'idempotency_key_reused', param: 'payouts[1]' },
+      body: { code: 'idempotency_key_reused', param: 'payouts[1]', batch: id },
     });
     expect(textOf(other, 'detail')).toContain(id);
     const more = await payer.client('POST /v1/batches', {
@@ -150,6 +150,41 @@ describe('an item with a key of its own', () => {
     await untilBatch(payer.client, textOf(sent, 'id'));
     const alone = await payer.client('POST /v1/payouts', { json: item, idempotencyKey: 'n-0' });
     expect(alone).toMatchObject({ status: 422, body: { code: 'batch_refused' } });
+  });
+
+  it('that was not paid refuses a batch that is paid as a whole, and its preview', async () => {
+    const payer = await openBatchPayer(system, 1_000_000n);
+    const unpaid = payer.item('n-0', { idempotency_key: 'n-0' });
+    const refused = payer.item('n-1', { amount: '900000000' });
+    const send = async (payouts: readonly object[], mode: string, rest: object = {}) =>
+      payer.client('POST /v1/batches', { json: { payouts, mode, ...rest } });
+    const first = await send([unpaid, refused], 'all_or_nothing');
+    await untilBatch(payer.client, textOf(first, 'id'));
+    const corrected = payer.item('n-1');
+    const preview = await send([unpaid, corrected], 'all_or_nothing', { validate_only: true });
+    expect(preview.body).toMatchObject({
+      outcome: 'refused',
+      counts: { existing: 0, refused: 1 },
+      refusals: [{ code: 'idempotency_key_reused', param: 'payouts[0][idempotency_key]' }],
+    });
+    for (const payouts of [[unpaid, corrected], [unpaid]]) {
+      const id = textOf(await send(payouts, 'all_or_nothing'), 'id');
+      expect(await untilBatch(payer.client, id)).toMatchObject({
+        outcome: 'refused',
+        counts: { failed: payouts.length },
+      });
+      const [row] = await rowsOf(system, id);
+      expect(row?.refusal).toMatchObject({
+        code: 'idempotency_key_reused',
+        detail: expect.stringContaining('was not paid'),
+      });
+    }
+    // Item by item, it is the payout that was not paid, as a repeated request is.
+    const each = await payer.send([unpaid, corrected]);
+    expect(await untilBatch(payer.client, each)).toMatchObject({
+      counts: { failed: 1, settled: 1 },
+    });
+    expect(await transfersOf(payer)).toBe(1);
   });
 
   it('is one payout in two concurrent batches, whatever the order of the items', async () => {

@@ -154,8 +154,9 @@ describe('one idempotency key', () => {
       idempotencyKey,
     });
     expect(other.status).toBe(422);
-    expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param });
-    expect(textOf(other, 'detail')).toContain(textOf(first, 'id'));
+    const payout = textOf(first, 'id');
+    expect(other.body).toMatchObject({ code: 'idempotency_key_reused', param, payout });
+    expect(textOf(other, 'detail')).toContain(payout);
     expect(await rowsOf('payouts', caller)).toBe(1);
   });
 

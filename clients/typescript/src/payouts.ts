@@ -18,7 +18,7 @@ const longestPreferSeconds = 30;
 
 /** Payouts: each sends money to one beneficiary. */
 export type Payouts = {
-  /** Sends a payout. A refusal is a CorridorProblem whose `payout` records it. */
+  /** Sends a payout. A refusal is a CorridorProblem, and `payout` names what records it, if anything. */
   create(params: PayoutParams, options?: WriteOptions): Promise<Payout>;
   /**
    * Sends a payout and waits until it is settled, failed, canceled or returned. Sending may take as long

@@ -171,13 +171,14 @@ function errorOf(
   return new CorridorConnectionError(`The API did not answer: ${said}.`, { ...facts, cause });
 }
 
-/** Statuses of refusals that the API may make before it looks up the idempotency key. */
-const keylessStatuses: readonly number[] = [401, 403, 408, 409, 429];
-
-/** Whether a refusal says what became of the first request with the key. */
+/**
+ * Whether a refusal says what became of the first request with the key. The API makes most others before it looks
+ * up the key, and `idempotency_key_reused` says that the first request was executed.
+ */
 function isOfFirst({ code, status, payout, batch }: CorridorProblem): boolean {
+  if (code === 'idempotency_key_reused') return false;
   if (status >= 500) return code === 'rate_unavailable';
-  return (payout ?? batch) !== undefined || !keylessStatuses.includes(status);
+  return (payout ?? batch) !== undefined || status === 422;
 }
 
 /** Returns the cause's message, because fetch's own message is only "fetch failed". */

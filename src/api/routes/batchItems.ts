@@ -3,8 +3,10 @@ import type { NewItem } from '../../db/batches.js';
 import type { Sql } from '../../db/client.js';
 import { newId } from '../../db/id.js';
 import { bindKeys, type KeyBinding } from '../../db/idempotency.js';
-import { chunkDriver, chunkNumberOf } from '../../domain/batch.js';
-import type { Refusal } from '../../domain/refusal.js';
+import { statusesOf } from '../../db/payouts.js';
+import { type BatchMode, chunkDriver, chunkNumberOf } from '../../domain/batch.js';
+import { endedUnpaid } from '../../domain/payout.js';
+import { type Refusal, refuse } from '../../domain/refusal.js';
 import { isList, isObject, paramInside, paramName } from '../decoded.js';
 import { differenceOf, fingerprintsOf } from '../idempotency.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
@@ -51,17 +53,17 @@ export async function keyedItems(
 export async function bindItems(
   sql: Sql,
   request: ApiRequest,
-  batchId: string,
+  { batchId, mode }: { readonly batchId: string; readonly mode: BatchMode },
   items: readonly KeyedItem[],
 ): Promise<readonly NewItem[]> {
   const bindings = items.flatMap(({ key, payoutId }) =>
     key === undefined ? [] : [{ ...key, route: itemRoute, objectId: payoutId, refusal: null }],
   );
   const before = await bindKeys(sql, request.account.id, bindings, null);
-  const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
+  const earlierOf = await readEarlier(sql, mode, before);
   return items.map((item) => {
     const { index, params, payoutId } = item;
-    const earlier = earlierOf(item, bindingOf);
+    const earlier = earlierOf(item);
     if (earlier !== undefined && 'payoutId' in earlier) {
       return { index, refersTo: earlier.payoutId };
     }
@@ -71,15 +73,30 @@ export async function bindItems(
   });
 }
 
-/** Returns what an item's key has already created: the payout that the item refers to, or why it cannot. */
-export function earlierOf(
-  { index, key }: Pick<KeyedItem, 'index' | 'key'>,
-  before: ReadonlyMap<string, KeyBinding>,
-): { readonly payoutId: string } | { readonly refusal: Refusal } | undefined {
-  const first = key === undefined ? undefined : before.get(key.key);
-  if (key === undefined || first === undefined) return undefined;
-  const different = differenceOf(first, { ...key, route: itemRoute });
-  if (different === undefined) return { payoutId: first.objectId };
-  const param = paramInside(paramName(['payouts', index]), different.param ?? 'idempotency_key');
-  return { refusal: { ...different, param } };
+/**
+ * Returns what an item's key has already created: the payout that the item refers to, or why it cannot. A batch
+ * that is paid as a whole cannot refer to a payout that was not paid.
+ */
+export async function readEarlier(sql: Sql, mode: BatchMode, before: readonly KeyBinding[]) {
+  const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
+  const ids = mode === 'all_or_nothing' ? before.map(({ objectId }) => objectId) : [];
+  const statuses = await statusesOf(sql, ids);
+  const unpaid = new Set(statuses.flatMap(({ id, status }) => (endedUnpaid(status) ? [id] : [])));
+  return ({
+    index,
+    key,
+  }: KeyedItem): { readonly payoutId: string } | { readonly refusal: Refusal } | undefined => {
+    const first = key === undefined ? undefined : bindingOf.get(key.key);
+    if (key === undefined || first === undefined) return undefined;
+    const { objectId: payoutId } = first;
+    const notPaid = unpaid.has(payoutId)
+      ? refuse('idempotency_key_reused', {
+          detail: `The payout of this idempotency key, ${payoutId}, was not paid, and a repeat does not pay it. Give the item a new key.`,
+        })
+      : undefined;
+    const fault = differenceOf(first, { ...key, route: itemRoute }) ?? notPaid;
+    if (fault === undefined) return { payoutId };
+    const param = paramInside(paramName(['payouts', index]), fault.param ?? 'idempotency_key');
+    return { refusal: { ...fault, param } };
+  };
 }

@@ -19,7 +19,7 @@ import { isRefusal, type Refusal } from '../../domain/refusal.js';
 import { paramName } from '../decoded.js';
 import type { ApiDeps, ApiRequest } from '../route.js';
 import { createPace } from '../slices.js';
-import { earlierOf, type KeyedItem, keyedItems } from './batchItems.js';
+import { type KeyedItem, keyedItems, readEarlier } from './batchItems.js';
 import { orderOf } from './payouts.js';
 
 /**
@@ -28,14 +28,15 @@ import { orderOf } from './payouts.js';
  */
 export async function previewBatch(deps: ApiDeps, request: ApiRequest, params: BatchParams) {
   const items = await keyedItems(deps, request, params.payouts);
-  const { factsOf, funds, earlier } = await readFacts(deps, request, items);
+  const { factsOf, funds, keys } = await readFacts(deps, request, items);
+  const earlierOf = await readEarlier(deps.database, params.mode, keys);
   const { account } = request;
   const isRouted = railNameOf(account.mode) !== undefined;
   const priced: PricedPayout[] = [];
   const pace = createPace();
   for (const item of items) {
     await pace();
-    const before = earlierOf(item, earlier);
+    const before = earlierOf(item);
     // Its key has already created a payout, so there is nothing to decide.
     if (before !== undefined && 'payoutId' in before) continue;
     const order = { ...orderOf(item.params), batchId: null, ageMs: 0 };
@@ -80,7 +81,7 @@ async function readFacts(deps: ApiDeps, request: ApiRequest, items: readonly Key
   const beneficiaryOf = new Map(usable.map((row) => [row.id, row]));
   return {
     funds,
-    earlier: new Map(keys.map((binding) => [binding.key, binding])),
+    keys,
     factsOf: (params: BatchItemParams): PriceFacts => ({
       quote: quoteFacts(quoteOf.get(params.quote ?? '')),
       beneficiary: beneficiaryOf.get(params.beneficiary),

@@ -157,7 +157,7 @@ async function createBatch(
   const row = { objectId: id, rowCount: keyed.length };
   const bound = await recordOnce(deps, request, row, async (sql) => {
     const rates = await currentRates(sql, deps.rateMaximumAgeMs[accountMode]);
-    const items = await bindItems(sql, request, id, keyed);
+    const items = await bindItems(sql, request, { batchId: id, mode }, keyed);
     await insertBatch(sql, { id, accountId, mode, rates, items });
     return undefined;
   });

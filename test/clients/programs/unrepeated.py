@@ -32,6 +32,8 @@ failures = [
     failure_of(quote),
     failure_of(quote),
     failure_of(quote),
+    failure_of(quote),
+    failure_of(quote),
     failure_of(lambda: quote(without_retries)),
     failure_of(lambda: quote(without_retries)),
 ]

@@ -25,6 +25,8 @@ const failures = [
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
+  await failureOf(corridor.quotes.create(quote)),
   await failureOf(corridor.quotes.create(quote, { maxRetries: 0 })),
   await failureOf(corridor.quotes.create(quote, { maxRetries: 0 })),
 ];

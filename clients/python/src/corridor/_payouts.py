@@ -50,7 +50,7 @@ class Payouts:
         timeout: float | None = None,
         **params: Unpack[CreatePayoutParams],
     ) -> Payout:
-        """Sends a payout. A refusal is a CorridorProblem whose ``payout`` records it."""
+        """Sends a payout. A refusal is a CorridorProblem; ``payout`` names its record, if any."""
         return self._create(params, new_key(idempotency_key), timeout=timeout)
 
     def create_and_wait(

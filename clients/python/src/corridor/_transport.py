@@ -177,16 +177,18 @@ def _may_be_executed(failure: _Failure) -> bool:
     return status >= 500 and code != "rate_unavailable"
 
 
-#: Statuses of refusals that the API may make before it looks up the idempotency key.
-KEYLESS_STATUSES = frozenset({401, 403, 408, 409, 429})
-
-
 def _is_of_first(problem: CorridorProblem) -> bool:
-    """Returns whether a refusal says what became of the first request with the key."""
+    """Returns whether a refusal says what became of the first request with the key.
+
+    The API makes most others before it looks up the key, and ``idempotency_key_reused`` says that
+    the first request was executed.
+    """
+    if problem.code == "idempotency_key_reused":
+        return False
     if problem.status >= 500:
         return problem.code == "rate_unavailable"
     names = problem.payout is not None or problem.batch is not None
-    return names or problem.status not in KEYLESS_STATUSES
+    return names or problem.status == 422
 
 
 def _error_of(failure: _Failure, request: Request, attempts: int, is_doubtful: bool) -> Exception:
