@@ -75,13 +75,7 @@ export function batchActivities(deps: BatchDeps) {
 
     /** Debits all items of an all-or-nothing batch or refuses all. Retries a bug: no item can be parked. */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<void> =>
-      withHeartbeat(async () => {
-        const { isRefused, own } = await bulkTransaction(database, maximumBatchItems, (sql) =>
-          decide(sql, deps, batchId, workflowAgeMs),
-        );
-        deliverer.begin([{ id: batchId, hasPendingDeliveries: isRefused }]);
-        await wakeOwn(deps, own);
-      }),
+      withHeartbeat(() => decideTogether(deps, batchId, workflowAgeMs)),
 
     /**
      * Decides the pending items of a chunk in order and debits those it accepts. If the batch has
@@ -89,7 +83,9 @@ export function batchActivities(deps: BatchDeps) {
      */
     acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkCounts> =>
       longStep(async () => {
-        const { canceledAt } = await existingBatch(database, chunk.batchId);
+        const { canceledAt, outcome } = await existingBatch(database, chunk.batchId);
+        // The workflow has had it decided, but the database has lost that, and the bank may have its orders.
+        if (outcome === null) await decideTogether(deps, chunk.batchId, workflowAgeMs);
         const pending = await itemsOf(database, chunk, ['pending']);
         await inGroups<Announcement>(deps, pending, (sql, ids) =>
           canceledAt === null
@@ -157,6 +153,19 @@ async function existingBatch(sql: Sql, batchId: string): Promise<BatchRow> {
   const batch = await findBatchById(sql, batchId);
   if (batch === undefined) throw new Error(`There is no batch ${batchId}.`);
   return batch;
+}
+
+/** Debits all items of an all-or-nothing batch or refuses all, unless it is decided or canceled. */
+async function decideTogether(
+  deps: BatchDeps,
+  batchId: string,
+  workflowAgeMs: number,
+): Promise<void> {
+  const { isRefused, own } = await bulkTransaction(deps.database, maximumBatchItems, (sql) =>
+    decide(sql, deps, batchId, workflowAgeMs),
+  );
+  deps.deliverer.begin([{ id: batchId, hasPendingDeliveries: isRefused }]);
+  await wakeOwn(deps, own);
 }
 
 async function decide(

@@ -11,7 +11,7 @@ import { listOrphans } from '../db/orphans.js';
 import { claimOverduePayouts } from '../db/payouts.js';
 import { purgeUnusedQuotes } from '../db/quotes.js';
 import { currentRates, storeRates } from '../db/rates.js';
-import { countBreaks, movementTotals } from '../db/statements.js';
+import { areStatementsRecent, countBreaks, movementTotals } from '../db/statements.js';
 import { purgeProbes } from '../db/webhookProbes.js';
 import { count, show } from '../metrics.js';
 import { isReachable } from '../temporal/client.js';
@@ -64,7 +64,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
         for (const { currency, direction, drift } of totals) {
           show('ledger_drift_minor', { currency, direction }, drift);
         }
-        showCompared('statements');
+        if (await areStatementsRecent(database)) showCompared('statements');
         return breaks;
       }),
 

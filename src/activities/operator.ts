@@ -204,6 +204,8 @@ type CommandRecord = OperateInput & {
 async function write(sql: Sql, rules: FactRules, written: CommandRecord): Promise<CommandOutcome> {
   const { driver, row, actor, request, plan, action } = written;
   const { id } = row;
+  // Read again once locked: a statement that waits for the lock sees the payout as it is then, but the inbox as it was.
+  await lockPayouts(sql, driver, [id]);
   const [now] = await lockPayouts(sql, driver, [id]);
   if (now === undefined) return { steps: [], result: unexecuted(otherWorkflow) };
   // Calling the rail may have taken long: by now the request may be too old, or its operator revoked.

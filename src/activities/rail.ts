@@ -76,6 +76,8 @@ export function railActivities(deps: RailDeps) {
         const submit = () => submitAll(deps, { driver, ids, wakeInMs });
         const submitted = await withinLimit(id, row?.accountId ?? '', submit);
         deliverer.begin(submitted.snapshots);
+        // A submission postpones the sweep itself.
+        if (submitted.isWithheld) await postponeWake(database, id, wakeInMs);
         throwIfUnanswered(submitted);
         return submitted.snapshots;
       }),

@@ -5,7 +5,7 @@ import { type Attention, withAttention } from '../domain/payout.js';
 import { orderText, type Standing, standingOf } from '../domain/standing.js';
 
 /** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
-export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
+export type PayoutSnapshot = Omit<Standing, 'attentionReason' | 'statusReason'> & {
   readonly attention: Attention | null;
   /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
@@ -21,7 +21,7 @@ export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
-  const { attentionReason: reason, ...standing } = standingOf(row);
+  const { attentionReason: reason, statusReason: _, ...standing } = standingOf(row);
   return {
     ...standing,
     attention: reason === null ? null : { reason, detail: row.attentionDetail ?? '' },

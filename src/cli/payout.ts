@@ -3,7 +3,7 @@ import type { Database } from '../db/client.js';
 import { entriesOf } from '../db/ledger.js';
 import { listActions, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
-import { findPayoutById, type PayoutRow } from '../db/payouts.js';
+import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
 import { correctionOf } from '../domain/correction.js';
 import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
@@ -59,8 +59,10 @@ type View = Awaited<ReturnType<typeof viewOf>>;
 async function viewOf(call: Call, id: string) {
   const { database } = call;
   const payout = existing('payout', id, await findPayoutById(database, id));
-  const { driver, status, attentionReason, submitStartedAt } = payout;
-  const [entries, actions, proposals, callbacks, deliveries, batch] = await Promise.all([
+  const { driver, status, attentionReason } = payout;
+  const [[deciding = payout], entries, actions, ...rest] = await Promise.all([
+    // Commands are decided by when the order may have been sent, also in a time that the database has lost.
+    readPayouts(database, null, [id]),
     entriesOf(database, id),
     listActions(database, id),
     executableProposals(database, [payout]),
@@ -68,16 +70,18 @@ async function viewOf(call: Call, id: string) {
     deliveriesOfPayout(database, id),
     payout.batchId === null ? undefined : findBatchById(database, payout.batchId),
   ]);
+  const [proposals, callbacks, deliveries, batch] = rest;
   const ui = call.temporalUi;
   const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
   const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
-  const wait = waitOf(standingOf(payout)) ?? null;
-  const isUnsent = status === 'processing' && attentionReason === null && submitStartedAt === null;
+  const standing = standingOf(deciding);
+  const wait = waitOf(standing) ?? null;
+  const isUnsent = status === 'processing' && attentionReason === null && !standing.isSubmitted;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
   return {
     ...{ payout, entries, actions, callbacks, deliveries, workflow },
     wait: isUnsent && (batch?.pausedAt ?? null) !== null ? paused : wait,
-    accepted: [...offersNow(payout, entries), ...approvals],
+    accepted: [...offersNow(deciding, entries), ...approvals],
   };
 }
 

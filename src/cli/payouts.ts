@@ -2,7 +2,7 @@ import { findAccount } from '../db/accounts.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest } from '../db/operatorActions.js';
 import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
-import { findPayoutById, type PayoutRow } from '../db/payouts.js';
+import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
 import { ledgerAccounts } from '../domain/ledger.js';
 import { isCurrency, parseMajor } from '../domain/money.js';
 import {
@@ -39,7 +39,7 @@ export async function listPayouts(call: Call): Promise<void> {
       : await oldestPayouts(database, statuses, filter);
   const proposals = await executableProposals(database, rows);
   const proposers = new Map(proposals.map(({ subjectId, operator }) => [subjectId, operator]));
-  const none = isFiltered ? 'No such payout.' : 'No payout is stuck.';
+  const none = isFiltered ? 'No payout matches.' : 'No payout is stuck.';
   printRows(call, rows, none, (row) => lineOf(row, proposers.get(row.id)));
 }
 
@@ -103,7 +103,8 @@ async function printNextSteps(
   { id, verb, action, outcome }: Answered,
 ): Promise<void> {
   if (outcome === 'done') return;
-  const row = existing('payout', id, await findPayoutById(database, id));
+  const [found] = await readPayouts(database, null, [id]);
+  const row = existing('payout', id, found);
   const offers =
     outcome === 'proposed'
       ? [approvalOf(id, action, 'you')]

@@ -147,6 +147,10 @@ export async function requestCancellation(sql: Sql, id: string): Promise<void> {
 
 export const findPayout = oneOf(ownedIn<PayoutRow>('payouts'));
 
+/** Returns the statuses of payouts by their IDs. */
+export const statusesOf = (sql: Sql, ids: readonly string[]) =>
+  sql<Pick<PayoutRow, 'id' | 'status'>[]>`select id, status from payouts where id = any (${ids})`;
+
 /** Finds a payout of any account, for operators and activities. */
 export const findPayoutById = byId<PayoutRow>('payouts');
 

@@ -1,5 +1,5 @@
 import type { Statement } from '../domain/railReport.js';
-import { exactlyOne, type Sql, unnest } from './client.js';
+import { exactlyOne, onlyRow, type Sql, unnest } from './client.js';
 
 export type Break = {
   readonly rail: string;
@@ -76,7 +76,7 @@ export type Evidence = {
  */
 export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evidence> {
   const { rail, key, amountMinor, currency, since, until } = query;
-  const [row] = await sql<Evidence[]>`
+  return onlyRow(sql<Evidence[]>`
     select (select count(*)::int from statement_entries
              where rail = ${rail} and rail_key = ${key}) as payments,
            (select count(*)::int
@@ -87,18 +87,27 @@ export async function readEvidence(sql: Sql, query: EvidenceQuery): Promise<Evid
               from generate_series((${since}::timestamptz at time zone 'UTC')::date - 1,
                                    ${until}::text::date, interval '1 day') as day
              where not exists (select from statements
-                                where rail = ${rail} and statement_date = day::date)) as open_days`;
-  return exactlyOne(row);
+                                where rail = ${rail} and statement_date = day::date)) as open_days`);
 }
 
 /** Returns the last closed statement of each rail. Payments since then are not fully compared yet. */
 export const lastStatements = (sql: Sql) => sql<{ rail: string; day: string }[]>`
   select rail, max(statement_date)::text as day from statements group by rail order by rail`;
 
-/** Returns differences between the bank's statements and the ledger, oldest first. */
-export async function listBreaks(sql: Sql, limit: number): Promise<readonly Break[]> {
-  return sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;
+/**
+ * Whether every rail has closed a day lately. Until a day is closed, what only its side of the books has is no
+ * difference yet. Four days, because a bank may close none of a long weekend.
+ */
+export async function areStatementsRecent(sql: Sql): Promise<boolean> {
+  const [row] = await sql<{ areRecent: boolean | null }[]>`
+    select bool_and(day >= current_date - 4) as are_recent
+      from (select max(statement_date) as day from statements group by rail) last`;
+  return row?.areRecent === true;
 }
+
+/** Returns differences between the bank's statements and the ledger, oldest first. */
+export const listBreaks = async (sql: Sql, limit: number) =>
+  sql<Break[]>`select * from statement_breaks order by since limit ${limit}`;
 
 /** Counts differences; if the statements are incomplete, only those that the bank's own lines show. */
 export async function countBreaks(sql: Sql, isComplete: boolean): Promise<number> {
@@ -122,22 +131,20 @@ export type MovementTotal = {
  * payout once a closed day has it, or, if no day has it, once the day after the ledger's own is closed. A
  * reversal counts with the entry that it reverses, not a day later.
  */
-export async function movementTotals(sql: Sql): Promise<readonly MovementTotal[]> {
-  return sql<MovementTotal[]>`
-    with booked as (select e.*, s.rail is not null as is_closed
-                      from statement_entries e left join statements s using (rail, statement_date))
-    select currency, direction, least(sum(bank_minor), 9223372036854775807)::bigint as bank_minor,
-           sum(ledger_minor)::bigint as ledger_minor,
-           (sum(bank_minor) - sum(ledger_minor))::float8 as drift
-      from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor
-              from booked where is_closed
-            union all
-            select currency, direction, 0, sum(amount_minor) from ledger_movements m
-              join (select rail, max(statement_date) as day from statements group by rail) as last
-                using (rail)
-              left join (select rail, rail_key as payout_id, direction, bool_or(is_closed) as is_closed
-                           from booked group by 1, 2, 3) as b using (rail, payout_id, direction)
-             group by rail, payout_id, direction, currency, last.day, b.is_closed
-            having coalesce(b.is_closed, (min(m.booked_at) at time zone 'UTC')::date < last.day)) as moved
-     group by currency, direction order by currency, direction`;
-}
+export const movementTotals = async (sql: Sql) => sql<MovementTotal[]>`
+  with booked as (select e.*, s.rail is not null as is_closed
+                    from statement_entries e left join statements s using (rail, statement_date))
+  select currency, direction, least(sum(bank_minor), 9223372036854775807)::bigint as bank_minor,
+         sum(ledger_minor)::bigint as ledger_minor,
+         (sum(bank_minor) - sum(ledger_minor))::float8 as drift
+    from (select currency, direction, amount_minor as bank_minor, 0 as ledger_minor
+            from booked where is_closed
+          union all
+          select currency, direction, 0, sum(amount_minor) from ledger_movements m
+            join (select rail, max(statement_date) as day from statements group by rail) as last
+              using (rail)
+            left join (select rail, rail_key as payout_id, direction, bool_or(is_closed) as is_closed
+                         from booked group by 1, 2, 3) as b using (rail, payout_id, direction)
+           group by rail, payout_id, direction, currency, last.day, b.is_closed
+          having coalesce(b.is_closed, (min(m.booked_at) at time zone 'UTC')::date < last.day)) as moved
+   group by currency, direction order by currency, direction`;

@@ -157,6 +157,19 @@ type Parked = Pick<PayoutState, 'status' | 'attentionReason'> & {
 };
 
 /**
+ * Whether the rail may have paid what the customer has too. On a returned payout, conflicting reports mean a
+ * second return, which two people book, unless it is returned because two people have reversed its settlement.
+ */
+export function mayHaveBeenPaid({ status, attentionReason, statusReason }: Parked): boolean {
+  return (
+    attentionReason === 'amount_mismatch' ||
+    attentionReason === 'paid_after_release' ||
+    ((status !== 'returned' || statusReason === 'corrected') &&
+      hasConflictingReports(attentionReason))
+  );
+}
+
+/**
  * Whether a command needs a second person's approval: it corrects the books, or closes a case in which
  * the rail may have paid money that the customer has, or moves more than one person may.
  *
@@ -168,18 +181,11 @@ export function needsApproval(
   euroCents: bigint | undefined,
   limitEuroCents: bigint,
 ): boolean {
-  const { status, attentionReason, statusReason } = payout;
-  // On a returned payout, conflicting reports mean a second return, which two people book, unless it is returned
-  // because two people have reversed its settlement.
-  const mayBePaid =
-    attentionReason === 'amount_mismatch' ||
-    attentionReason === 'paid_after_release' ||
-    ((status !== 'returned' || statusReason === 'corrected') &&
-      hasConflictingReports(attentionReason));
-  const isEnded = endsCase(command) && endedUnpaid(status);
+  const isEnded = endsCase(command) && endedUnpaid(payout.status);
   // A payout that the rail reports on before its decision: the decision may refuse what the rail has paid.
-  const isUndecided = command.kind === 'retryNow' && status === 'pending';
-  if (command.kind === 'correct' || ((isEnded || isUndecided) && mayBePaid)) return true;
+  const isUndecided = command.kind === 'retryNow' && payout.status === 'pending';
+  if (command.kind === 'correct') return true;
+  if ((isEnded || isUndecided) && mayHaveBeenPaid(payout)) return true;
   const isLarge = euroCents === undefined || euroCents > limitEuroCents;
   return movesMoney(command, payout) && isLarge;
 }

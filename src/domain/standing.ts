@@ -1,5 +1,5 @@
 import { writtenSum } from './money.js';
-import { type OperatorCommand, requiresParkedPayout } from './operator.js';
+import { mayHaveBeenPaid, type OperatorCommand, requiresParkedPayout } from './operator.js';
 import {
   type AttentionReason,
   attentionReasons,
@@ -15,6 +15,8 @@ export type Standing = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attentionReason: AttentionReason | null;
+  /** Of a row. A workflow does not receive it, so that no text of a bank enters its history. */
+  readonly statusReason?: string | null;
   readonly isAccepted: boolean;
   /** Whether the order was, or may have been, submitted to the rail. */
   readonly isSubmitted: boolean;
@@ -43,6 +45,7 @@ export function orderText(terms: Terms): string {
 export function standingOf(row: {
   readonly id: string;
   readonly status: PayoutStatus;
+  readonly statusReason: string | null;
   readonly attentionReason: AttentionReason | null;
   readonly rail: string | null;
   readonly submitStartedAt: Date | null;
@@ -50,9 +53,9 @@ export function standingOf(row: {
   readonly sentSince: Date | null;
   readonly settleBy: Date | null;
 }): Standing {
-  const { id, status, attentionReason, rail, settleBy } = row;
+  const { id, status, statusReason, attentionReason, rail, settleBy } = row;
   return {
-    ...{ id, status, attentionReason },
+    ...{ id, status, statusReason, attentionReason },
     isAccepted: rail !== null,
     isSubmitted: (row.submitStartedAt ?? row.sentSince) !== null,
     settleBy: settleBy?.toISOString() ?? null,
@@ -93,7 +96,8 @@ const unrepeatable =
   'The order cannot be sent again, so waiting changes nothing. Use retry, settle with evidence, or fail with ' +
   'the --statement-date of a closed statement.';
 
-export const maybeTaken = 'The rail may have taken the payout: an operator has to find out.';
+export const maybeTaken =
+  'The rail may have accepted the payout: an operator has to ask the bank, then use settle or fail.';
 
 /**
  * Returns why a command is refused by the payout's row alone, or undefined if it may be accepted. The
@@ -116,7 +120,7 @@ export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): st
     const ends = kind === 'failAndRelease' ? endedUnpaid(status) : status === 'pending';
     return ends && (kind === 'retryNow' || kind === 'failAndRelease')
       ? undefined
-      : 'The payout was never accepted.';
+      : 'The payout has not been accepted.';
   }
   return kind === 'correct' ? undefined : refusalOfAccepted(kind, standing);
 }
@@ -203,23 +207,29 @@ const correcting: Lines[number] = [
   'books what the bank actually did; a second operator must approve',
 ];
 
+const confirms = (standing: Standing) =>
+  `confirms the status ${standing.status}${endedUnpaid(standing.status) ? approvalOf(standing) : ''}`;
+
+const approvalOf = (standing: Standing) =>
+  mayHaveBeenPaid(standing) ? '; a second operator must approve' : '';
+
 /** Command lines by kind of command, each with a description of its effect in the payout's situation. */
 const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
-  retryNow: ({ status, attentionReason }) => {
-    const isDisputed = hasConflictingReports(attentionReason);
-    if (status === 'pending')
-      return [['retry', `decides it again${isDisputed ? '; a second operator must approve' : ''}`]];
-    return isDisputed
-      ? [['retry', 'closes the case only if the bank now reports the amount sent as paid']]
+  retryNow: (standing) => {
+    if (standing.status === 'pending')
+      return [['retry', `decides it again${approvalOf(standing)}`]];
+    return hasConflictingReports(standing.attentionReason)
+      ? [['retry', 'closes the case only if the bank now reports that it paid the amount sent']]
       : [['retry', 'asks the bank again; may be refused if the bank reports nothing new']];
   },
-  markSettled: ({ status }) => [
-    isInFlight(status)
+  markSettled: (standing) => [
+    isInFlight(standing.status)
       ? ['settle --evidence TEXT', 'settles it, on evidence that the bank has paid']
-      : ['settle --evidence TEXT', `confirms that it is ${status}`],
+      : ['settle --evidence TEXT', confirms(standing)],
   ],
-  failAndRelease: ({ status, attentionReason, isSubmitted, settleBy }) => {
-    if (endedUnpaid(status)) return [['fail', `confirms that it is ${status}`]];
+  failAndRelease: (standing) => {
+    const { status, attentionReason, isSubmitted, settleBy } = standing;
+    if (endedUnpaid(status)) return [['fail', confirms(standing)]];
     if (attentionReason === 'return_short')
       return [['fail', 'accepts the partial return as final, if the bank still reports a return']];
     if (!isInFlight(status)) return [['fail', 'books the return, if the bank reports one']];

@@ -2,11 +2,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { accept } from '../../src/activities/acceptance.js';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { readStatements } from '../../src/activities/statements.js';
-import { cancelBatch, pauseBatch, resumeBatch } from '../../src/db/batches.js';
+import { showPayout } from '../../src/cli/payout.js';
+import { cancelBatch, findBatchById, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { exactlyOne, isOutage, transaction } from '../../src/db/client.js';
 import { insertRequest } from '../../src/db/operatorActions.js';
 import {
+  claimOverduePayouts,
   findPayoutById,
   type PayoutRow,
   postponeWaiting,
@@ -14,7 +16,7 @@ import {
   requestCancellation,
 } from '../../src/db/payouts.js';
 import { storeRailEvents } from '../../src/db/railInbox.js';
-import { chunkDriver } from '../../src/domain/batch.js';
+import { type BatchMode, chunkDriver } from '../../src/domain/batch.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import type { AttentionReason } from '../../src/domain/payout.js';
 import type { RailEvent, RailReport } from '../../src/domain/railReport.js';
@@ -25,7 +27,7 @@ import { type Manners, ScriptedBank } from '../fakes/scriptedRail.js';
 import { createVirtualTime, type VirtualTime } from '../fakes/virtualClock.js';
 import { attempt, drowsy, Hold } from '../fixtures/attempt.js';
 import { absentTemporal, activitiesOn } from '../fixtures/interleaving.js';
-import { signedBy } from '../fixtures/operators.js';
+import { called, shown, signedBy } from '../fixtures/operators.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
 import {
@@ -188,9 +190,9 @@ async function settleInMs(id: string): Promise<number> {
 }
 
 /** The undecided items of a batch, 10.00 USD each. */
-async function requestedItems(count: number) {
+async function requestedItems(count: number, mode: BatchMode = 'best_effort') {
   const { account } = await createTestAccount(time.database);
-  const batchId = await requestBatch(time.database, account.id, { count });
+  const batchId = await requestBatch(time.database, account.id, { count, mode });
   const items = await time.database<{ id: string }[]>`
     select id from payouts where batch_id = ${batchId} order by batch_index`;
   return { chunk: { batchId, number: 0 }, ids: items.map(({ id }) => id) };
@@ -202,6 +204,30 @@ async function acceptedItems(count: number) {
   await attempt(() => activities().acceptChunk({ ...items.chunk, workflowAgeMs: 0 }));
   return items;
 }
+
+it('an all-or-nothing batch whose decision the database has lost is decided again', async () => {
+  // Its workflow has had it decided, and goes on with the chunks.
+  const { chunk, ids } = await requestedItems(2, 'all_or_nothing');
+  await attempt(() => activities().acceptChunk({ ...chunk, workflowAgeMs: 0 }));
+  for (const id of ids) await expectHeld(id, 'processing');
+  const outcome = async () => (await findBatchById(time.database, chunk.batchId))?.outcome;
+  expect(await outcome()).toBe('accepted');
+  const canceled = await requestedItems(2, 'all_or_nothing');
+  await cancelBatch(time.database, canceled.chunk.batchId);
+  await attempt(() => activities().acceptChunk({ ...canceled.chunk, workflowAgeMs: 0 }));
+  for (const id of canceled.ids) expect(await rowOf(id)).toMatchObject({ status: 'canceled' });
+});
+
+it('the sweep leaves a payout of a paused batch to its own activity', async () => {
+  const { chunk, ids } = await acceptedItems(1);
+  const id = exactlyOne(ids[0]);
+  await pauseBatch(time.database, chunk.batchId);
+  await takeOver(time.database, id);
+  const submission = attempt(() => activities().submitPayouts({ driver: id, ids: [id] }), 9);
+  await expect(submission).rejects.toThrow('Its batch is paused');
+  await wait(minuteMs);
+  expect(await claimOverduePayouts(time.database)).toEqual([]);
+});
 
 describe('the bank’s time limit counts from the last submission', () => {
   beforeEach(() => {
@@ -1335,6 +1361,15 @@ describe('a payout that may have been sent in a period that the database has los
     await expectHeld(id, 'sent');
   });
 
+  it('is not shown to operators as never sent', async () => {
+    const id = await accepted();
+    await restore(id);
+    await park(id, 'unexpected_failure');
+    const text = await shown(() => showPayout(called(time, id)));
+    expect(text).toContain('--statement-date');
+    expect(text).not.toContain('never sent');
+  });
+
   it('is canceled only with a void, which is refused if it was paid', async () => {
     const paid = await paidUnreported();
     expect(await execute(inputOf(paid, cancel))).toMatchObject({ outcome: 'refused' });
@@ -1409,6 +1444,20 @@ describe('a fact that is being stored', () => {
     const [row] = await time.database<{ inMs: number }[]>`
       select extract(epoch from wake_at - now())::float8 * 1000 as in_ms from payouts where id = ${id}`;
     expect(exactlyOne(row).inMs).toBeLessThanOrEqual(5_000);
+  });
+
+  it('is read before a command closes the case that it belongs to', async () => {
+    const id = await sent();
+    await park(id, 'contradiction');
+    const { amountMinor, currency } = await settledReport(id);
+    const report = { kind: 'returned', amountMinor, currency, code: 'AC06', reason: '' } as const;
+    const evidence = { kind: 'markSettled', evidence: 'the statement of the day' } as const;
+    const input = await inputOf(id, evidence);
+    await whileStoring(id, report, async () => {
+      await expect(execute(input)).rejects.toThrow('the command is evaluated again');
+    });
+    await expectHeld(id, 'sent');
+    expect(await rowOf(id)).toMatchObject({ attentionReason: 'contradiction' });
   });
 
   it('is applied with another one that changes nothing, or leaves its final payout due', async () => {

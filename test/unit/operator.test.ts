@@ -82,11 +82,14 @@ describe('the commands that an operator is offered', () => {
     'for $status, $attentionReason, $isSubmitted: none that would be refused',
     (at) => {
       for (const suspenseMinor of [-1n, 0n, 1n]) {
-        for (const { command } of offersOf(at, suspenseMinor)) {
-          const [, , verb = '', id] = command.split(' ');
+        for (const { command: line, does } of offersOf(at, suspenseMinor)) {
+          const [, , verb = '', id] = line.split(' ');
           const kind = kindOf[verb];
           expect(id).toBe('po_1');
           expect(kind && refusalOf(kind, at)).toBeUndefined();
+          const command = commands.find((one) => one.kind === kind);
+          const isApproved = command !== undefined && needsApproval(command, at, 1n, 1n);
+          expect(does.includes('a second operator must approve')).toBe(isApproved);
           if (suspenseMinor !== 0n) expect(['settle', 'fail']).not.toContain(verb);
           // Both are refused where nothing is missing.
           if (suspenseMinor >= 0n) expect(['late-return', 'clear-suspense']).not.toContain(verb);
@@ -119,7 +122,7 @@ test('nobody cancels an undecided payout that the rail has reported on', () => {
   const at = { id: 'po_1', status: 'pending', isAccepted: false, isSubmitted: false } as const;
   const refusal = (attentionReason: AttentionReason) =>
     refusalOf('cancel', { ...at, attentionReason, settleBy: null });
-  expect(refusal('contradiction')).toContain('an operator has to find out');
+  expect(refusal('contradiction')).toContain('an operator has to ask the bank');
   expect(refusal('unexpected_failure')).toBeUndefined();
 });
 
