@@ -11,6 +11,7 @@ directory=${1:-secrets}
 # whichever user its process runs as.
 umask 077
 mkdir -p "$directory"
+chmod 700 "$directory"
 
 # 24 random bytes or as many as asked, as hexadecimal digits: nothing that a URL would have to escape.
 random() {

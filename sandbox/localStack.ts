@@ -378,7 +378,8 @@ async function prepareLogins(
 ): Promise<Pick<DatabaseUrls, 'api' | 'worker'>> {
   if (api !== undefined && worker !== undefined) return { api, worker };
   const made = loginUrls(url, randomSecret);
-  await allowLogins(database, made);
+  // The other logins may be those of people: their passwords stay.
+  await allowLogins(database, { api: made.api, worker: made.worker });
   return made;
 }
 

@@ -212,7 +212,7 @@ const checkedWorkerSchema = workerSchema
     (set) => set.WEBHOOKS_ALLOW_INSECURE || rehearsing.every((name) => set[name] === undefined),
     {
       path: ['WEBHOOKS_ALLOW_INSECURE'],
-      error: `true, as on a local stack, with ${rehearsing.join(' or ')}`,
+      error: `true (for local stacks only; elsewhere remove ${rehearsing.join(' and ')})`,
     },
   )
   .refine(
@@ -353,10 +353,16 @@ function read<T extends z.ZodRawShape>(
   throw new ConfigError(`These environment variables cannot be used:\n${lines.join('\n')}`);
 }
 
-/** Reads `NAME`, or the file that `NAME_FILE` names, as for mounted secrets. Empty means unset. */
+/** Reads `NAME`, or the file that `NAME_FILE` names, as for mounted secrets. An empty variable means unset. */
 function settingOf(name: string, env: Environment): string | undefined {
   const file = env[`${name}_FILE`];
-  return env[name] || (file ? readSecret(`${name}_FILE`, file) || undefined : undefined);
+  if (env[name] || !file) return env[name] || undefined;
+  const text = readSecret(`${name}_FILE`, file);
+  // A secret made from an unset variable is empty, and without it the process would run unencrypted, for instance.
+  if (text === '' && !name.endsWith('_PREVIOUS')) {
+    throw new ConfigError(`${name}_FILE: expected a file that is not empty (${file})`);
+  }
+  return text || undefined;
 }
 
 function readSecret(name: string, path: string): string {

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
 import { readBacklog } from '../db/backlog.js';
@@ -9,6 +10,9 @@ import { cached } from './cached.js';
 /** How long one reading of the backlog is reused, however many clients read the metrics. */
 const freshMs = 10_000;
 
+/** How long a scrape waits for the database: a host that has vanished never answers, and Prometheus waits 10 s. */
+const databaseLimitMs = 3_000;
+
 /**
  * Publishes the backlog as metrics. The API reads it because that also works while no worker runs. A part
  * that cannot be read keeps its last values and their time.
@@ -19,9 +23,19 @@ export function createBacklog(database: Database, temporal: Client, log: Logger)
     show('backlog_read_timestamp_seconds', { from }, Date.now() / 1000);
   }
   const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
+  let reading: Promise<void> | undefined;
+  const readDatabase = (): Promise<void> => {
+    // A reading that hangs keeps its connection, so no other starts beside it.
+    reading ??= readBacklog(database)
+      .then((samples) => showBacklog('database', samples), warn)
+      .finally(() => {
+        reading = undefined;
+      });
+    return Promise.race([reading, delay(databaseLimitMs, undefined, { ref: false })]);
+  };
   return cached(async (): Promise<void> => {
     await Promise.all([
-      readBacklog(database).then((samples) => showBacklog('database', samples), warn),
+      readDatabase(),
       readQueueBacklog(temporal).then((samples) => showBacklog('temporal', samples), warn),
     ]);
   }, freshMs);

@@ -24,17 +24,20 @@ export async function withConnections<T>(
   const stack = await stackIn(directory);
   // Empty means unset, as for every setting: an empty variable must not hide the value of the stack.
   const set = Object.entries({ ...process.env }).filter(([, value]) => value !== '');
-  const env: Environment = { ...stack.settings, ...Object.fromEntries(set) };
+  // With a database of one's own, all else is one's own too: its commands must not reach the stack's Temporal.
+  const isOwn = set.some(([name]) => name === 'DATABASE_URL' || name === 'DATABASE_URL_FILE');
+  const settings = isOwn ? {} : stack.settings;
+  const env: Environment = { ...settings, ...Object.fromEntries(set) };
   if (!env['DATABASE_URL'] && !env['DATABASE_URL_FILE']) {
     throw new ConfigError(
       `No stack runs in ${directory}, and DATABASE_URL is not set. Start one with corridor start, name ` +
         'its folder with --data DIR, or set DATABASE_URL and TEMPORAL_ADDRESS for production.',
     );
   }
-  const config = readOperatorConfig(process.env, stack.settings);
+  const config = readOperatorConfig(process.env, settings);
   const { DATABASE_URL: url, CORRIDOR_OPERATOR_KEY: operatorKey } = config;
   const database = connectDatabase({ url, poolSize: 2, applicationName: 'corridor-cli' });
-  const temporalConfig = () => readOperatorTemporalConfig(process.env, stack.settings);
+  const temporalConfig = () => readOperatorTemporalConfig(process.env, settings);
   try {
     const { TEMPORAL_UI_URL: ui, TEMPORAL_NAMESPACE: namespace = 'default' } = env;
     return await work({

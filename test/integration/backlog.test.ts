@@ -5,7 +5,7 @@ import { countMoves } from '../../src/activities/countMoves.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { createBacklog } from '../../src/api/backlog.js';
 import { readBacklog } from '../../src/db/backlog.js';
-import { transaction } from '../../src/db/client.js';
+import { connectDatabase, transaction } from '../../src/db/client.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
@@ -15,6 +15,7 @@ import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { type BacklogSample, createRegistry } from '../../src/metrics.js';
 import { createRails } from '../../src/rails/registry.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
+import { openLine } from '../fakes/line.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { usualFactRules } from '../fixtures/factRules.js';
@@ -222,6 +223,22 @@ describe('what waits', () => {
     await age(test.database`true`);
     expect(await count()).toBe(all);
   });
+});
+
+it('a scrape does not wait for a database host that has vanished', async ({ onTestFinished }) => {
+  let isGone = false;
+  const line = await openLine(test.urls.api, (client, dial) => {
+    dial().on('data', (data) => isGone || client.write(data));
+  });
+  const database = connectDatabase({ url: line.url, poolSize: 1, applicationName: 'test' });
+  onTestFinished(async () => {
+    await line.close();
+    await database.end({ timeout: 0 });
+  });
+  await database`select`;
+  isGone = true;
+  const refresh = createBacklog(database, absentTemporal(), pino({ level: 'silent' }));
+  await refresh();
 });
 
 it('the time of the last reading is known from the start, as an outage may have begun before', async () => {

@@ -46,3 +46,20 @@ it('without a stack, an empty DATABASE_URL counts as not set', async () => {
     `No stack runs in ${directory}, and DATABASE_URL is not set`,
   );
 });
+
+it('with a database of one’s own, nothing comes from the local stack', async () => {
+  for (const name of [...empty, 'SANDBOX_BANK_URL']) vi.stubEnv(name, '');
+  vi.stubEnv('DATABASE_URL', 'postgres://127.0.0.2:1/corridor');
+  await writeFile(join(directory, 'stack.json'), JSON.stringify(stack));
+  expect(await shown()).toEqual({ host: '127.0.0.2', temporalUi: undefined, bank: undefined });
+});
+
+it('a secret file that is empty is refused, because it was made from a variable that was not set', async () => {
+  const file = join(directory, 'database_url');
+  await writeFile(file, '\n');
+  for (const name of empty) vi.stubEnv(name, '');
+  vi.stubEnv('DATABASE_URL_FILE', file);
+  await expect(shown()).rejects.toThrow(
+    `DATABASE_URL_FILE: expected a file that is not empty (${file})`,
+  );
+});

@@ -24,6 +24,11 @@ app.kubernetes.io/component: {{ .name }}
 {{- end }}
 {{- end }}
 
+{{/* Helm reads 1000000 as a number and would write it as 1e+06. */}}
+{{- define "corridor.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) }}{{ int64 . | quote }}{{ else }}{{ . | quote }}{{ end }}
+{{- end }}
+
 {{- define "corridor.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 1000
@@ -159,9 +164,12 @@ spec:
           env:
             {{- include "corridor.secretEnv" .files | trim | nindent 12 }}
             {{- .env | trim | nindent 12 }}
+            {{- if and $root.Values.database.caSecret (hasKey .files "DATABASE_URL") }}
+            - { name: NODE_EXTRA_CA_CERTS, value: /run/database/ca.crt }
+            {{- end }}
             {{- range $variable, $value := .more }}
             - name: {{ $variable }}
-              value: {{ $value | quote }}
+              value: {{ include "corridor.text" $value }}
             {{- end }}
           ports:
             {{- range $name, $port := .ports }}
@@ -188,6 +196,9 @@ spec:
           volumeMounts:
             - { name: secrets, mountPath: /run/secrets, readOnly: true }
             - { name: tmp, mountPath: /tmp }
+            {{- if and $root.Values.database.caSecret (hasKey .files "DATABASE_URL") }}
+            - { name: database, mountPath: /run/database, readOnly: true }
+            {{- end }}
             {{- if and .usesTemporal $root.Values.temporal.tls.enabled $root.Values.temporal.tls.secret }}
             - { name: temporal, mountPath: /run/temporal, readOnly: true }
             {{- end }}
@@ -195,6 +206,10 @@ spec:
         {{- include "corridor.secretVolume" . | nindent 8 }}
         - name: tmp
           emptyDir: { sizeLimit: 64Mi }
+        {{- if and $root.Values.database.caSecret (hasKey .files "DATABASE_URL") }}
+        - name: database
+          secret: { secretName: {{ $root.Values.database.caSecret }}, defaultMode: 0440 }
+        {{- end }}
         {{- if and .usesTemporal $root.Values.temporal.tls.enabled $root.Values.temporal.tls.secret }}
         - name: temporal
           secret: { secretName: {{ $root.Values.temporal.tls.secret }}, defaultMode: 0440 }
