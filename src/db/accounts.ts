@@ -1,5 +1,5 @@
 import type { AccountState } from '../domain/accountState.js';
-import { byId, exactlyOne, type Sql } from './client.js';
+import { byId, onlyRow, type Sql } from './client.js';
 import { newId } from './id.js';
 
 export type Mode = 'test' | 'live';
@@ -15,38 +15,26 @@ export type Account = {
 
 const columns = (sql: Sql) => sql`id, mode, name, api_version, state, created_at`;
 
-export async function insertAccount(
-  sql: Sql,
-  account: Pick<Account, 'mode' | 'name' | 'apiVersion'>,
-): Promise<Account> {
-  const [row] = await sql<Account[]>`
+export const insertAccount = (sql: Sql, account: Pick<Account, 'mode' | 'name' | 'apiVersion'>) =>
+  onlyRow(sql<Account[]>`
     insert into accounts (id, mode, name, api_version)
     values (${newId('account')}, ${account.mode}, ${account.name}, ${account.apiVersion})
-    returning ${columns(sql)}`;
-  return exactlyOne(row);
-}
+    returning ${columns(sql)}`);
 
 export const findAccount = byId<Account>('accounts', columns);
 
 /** Returns the newest accounts, at most a thousand, for operators. */
-export function newestAccounts(sql: Sql): Promise<readonly Account[]> {
-  return sql<Account[]>`
-    select ${columns(sql)} from accounts order by created_at desc limit 1000`;
-}
+export const newestAccounts = (sql: Sql) => sql<Account[]>`
+  select ${columns(sql)} from accounts order by created_at desc limit 1000`;
 
 /** Changes the API version of an account. */
-export async function setApiVersion(sql: Sql, id: string, apiVersion: string): Promise<Account> {
-  const [row] = await sql<Account[]>`
-    update accounts set api_version = ${apiVersion} where id = ${id} returning ${columns(sql)}`;
-  return exactlyOne(row);
-}
+export const setApiVersion = (sql: Sql, id: string, apiVersion: string) =>
+  onlyRow(sql<Account[]>`
+    update accounts set api_version = ${apiVersion} where id = ${id} returning ${columns(sql)}`);
 
 /** Freezes, opens or closes an account. The database may refuse the change. */
-export async function setAccountState(sql: Sql, id: string, state: AccountState): Promise<void> {
-  await sql`select set_account_state(${id}, ${state})`;
-}
+export const setAccountState = async (sql: Sql, id: string, state: AccountState) =>
+  sql`select set_account_state(${id}, ${state})`;
 
 /** Waits until all decisions that began before the account's state was changed have finished. */
-export async function awaitDecisions(sql: Sql, id: string): Promise<void> {
-  await sql`select await_decisions(${id})`;
-}
+export const awaitDecisions = async (sql: Sql, id: string) => sql`select await_decisions(${id})`;

@@ -2,7 +2,7 @@ import { createHash, randomInt } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { allScopes, type Scope } from '../domain/scope.js';
 import type { Account, Mode } from './accounts.js';
-import { byId, exactlyOne, type Sql } from './client.js';
+import { byId, onlyRow, type Sql } from './client.js';
 import { newId } from './id.js';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -89,13 +89,11 @@ export async function findKeyHolder(sql: Sql, keyHash: Buffer): Promise<KeyHolde
 }
 
 /** Records that a key was used. Of concurrent requests only one writes, and the others do not wait. */
-export async function recordUse(sql: Sql, keyId: string): Promise<void> {
-  await sql`
-    update api_keys set last_used_at = now() where id in (
-      select id from api_keys where id = ${keyId}
-         and coalesce(last_used_at, '-infinity') <= now() - interval '1 minute'
-         for no key update skip locked)`;
-}
+export const recordUse = async (sql: Sql, keyId: string) => sql`
+  update api_keys set last_used_at = now() where id in (
+    select id from api_keys where id = ${keyId}
+       and coalesce(last_used_at, '-infinity') <= now() - interval '1 minute'
+       for no key update skip locked)`;
 
 const columns = (sql: Sql) => sql`
   id, account_id, name, scopes, allowed, last_four, created_at, expires_at, last_used_at, revoked_at,
@@ -104,12 +102,11 @@ const columns = (sql: Sql) => sql`
 /** Stores a key. By default it is named `default`, has all scopes and never expires. */
 export async function insertApiKey(sql: Sql, key: NewApiKey): Promise<ApiKey> {
   const { name = 'default', scopes = allScopes, allowed = null, expiresAt = null } = key;
-  const [row] = await sql<ApiKey[]>`
+  return onlyRow(sql<ApiKey[]>`
     insert into api_keys (id, account_id, key_hash, last_four, name, scopes, allowed, expires_at)
     values (${newId('apiKey')}, ${key.accountId}, ${key.keyHash}, ${key.lastFour}, ${name},
       ${[...scopes]}::text[], ${allowed && [...allowed]}::text[], ${expiresAt})
-    returning ${columns(sql)}`;
-  return exactlyOne(row);
+    returning ${columns(sql)}`);
 }
 
 /** Counts active keys with a name. Locks the account, so other counts wait until this transaction ends. */
@@ -123,18 +120,14 @@ export async function countActiveKeys(sql: Sql, accountId: string, name: string)
 
 export const findApiKey = byId<ApiKey>('api_keys', columns);
 
-export async function listApiKeys(sql: Sql, accountId: string): Promise<readonly ApiKey[]> {
-  return sql<ApiKey[]>`
-    select ${columns(sql)} from api_keys where account_id = ${accountId} order by name, id`;
-}
+export const listApiKeys = async (sql: Sql, accountId: string) => sql<ApiKey[]>`
+  select ${columns(sql)} from api_keys where account_id = ${accountId} order by name, id`;
 
 /** Makes a key expire after some hours, unless it already expires sooner. */
-export async function expireApiKey(sql: Sql, id: string, afterHours: number): Promise<ApiKey> {
-  const [row] = await sql<ApiKey[]>`
+export const expireApiKey = (sql: Sql, id: string, afterHours: number) =>
+  onlyRow(sql<ApiKey[]>`
     update api_keys set expires_at = least(expires_at, now() + make_interval(hours => ${afterHours}))
-     where id = ${id} returning ${columns(sql)}`;
-  return exactlyOne(row);
-}
+     where id = ${id} returning ${columns(sql)}`);
 
 /** Revokes a key; returns false if it is unknown or already revoked. */
 export async function revokeApiKey(sql: Sql, id: string): Promise<boolean> {

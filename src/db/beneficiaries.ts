@@ -104,9 +104,8 @@ export async function deleteBeneficiary(
 }
 
 /** Erases a beneficiary for good. The database refuses while it may be paid or the law forbids erasure. */
-export async function eraseBeneficiary(sql: Sql, id: string): Promise<void> {
-  await sql`select erase_beneficiary(${id})`;
-}
+export const eraseBeneficiary = async (sql: Sql, id: string) =>
+  sql`select erase_beneficiary(${id})`;
 
 /**
  * Uses `is not distinct from` for the account. With `=`, until the tables are analyzed, the planner would
@@ -124,15 +123,12 @@ type Receiver = PayeeDetails & {
 };
 
 /** Finds the beneficiaries of these payouts that are not deleted, and locks them against deletion. */
-export async function lockBeneficiariesOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly Receiver[]> {
-  return sql<Receiver[]>`
-    select p.id as payout_id, currency, version, ${detailsAge(sql)} from payouts p join beneficiaries b
-    ${ofPayouts(sql, payoutIds)} and coalesce(deleted_at, 'infinity') = 'infinity'
-     order by b.id for share of b`;
-}
+export const lockBeneficiariesOf = async (sql: Sql, payoutIds: readonly string[]) => sql<
+  Receiver[]
+>`
+  select p.id as payout_id, currency, version, ${detailsAge(sql)} from payouts p join beneficiaries b
+  ${ofPayouts(sql, payoutIds)} and coalesce(deleted_at, 'infinity') = 'infinity'
+   order by b.id for share of b`;
 
 /** A column of a version of a beneficiary: the present version, or an earlier one that was kept. */
 const versioned = (sql: Sql, column: 'sealed' | 'updated_at', version: Fragment) => sql`
@@ -141,16 +137,13 @@ const versioned = (sql: Sql, column: 'sealed' | 'updated_at', version: Fragment)
       where v.beneficiary_id = b.id and v.version = ${version}) end as ${sql(column)}`;
 
 /** Finds the details to which accepted payouts are sent. Includes deleted beneficiaries. */
-export function beneficiariesOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly (SealedDetails & { readonly payoutId: string })[]> {
-  return sql<(SealedDetails & { payoutId: string })[]>`
-    select p.id as payout_id, b.id, b.account_id, beneficiary_key, account_key, master_key_id,
-           p.beneficiary_version as version,
-           ${versioned(sql, 'sealed', sql`p.beneficiary_version`)}
-      from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
-}
+export const beneficiariesOf = (sql: Sql, payoutIds: readonly string[]) => sql<
+  (SealedDetails & { payoutId: string })[]
+>`
+  select p.id as payout_id, b.id, b.account_id, beneficiary_key, account_key, master_key_id,
+         p.beneficiary_version as version,
+         ${versioned(sql, 'sealed', sql`p.beneficiary_version`)}
+    from payouts p join openable_beneficiaries b ${ofPayouts(sql, payoutIds)}`;
 
 /** Finds the beneficiaries of an account's payouts as of acceptance, or as of now before acceptance. */
 export function beneficiariesAsPaid(

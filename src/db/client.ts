@@ -12,14 +12,25 @@ export function exactlyOne<T>(row: T | undefined): T {
   return row;
 }
 
+/** Runs a statement and returns its first row, or undefined if it returns none. */
+export async function firstRow<T>(rows: PromiseLike<readonly T[]>): Promise<T | undefined> {
+  return (await rows)[0];
+}
+
+/** Runs a statement that always returns a row and returns it; throws if there is none. */
+export const onlyRow = async <T>(rows: PromiseLike<readonly T[]>) =>
+  exactlyOne(await firstRow(rows));
+
+/** Runs a statement and returns the IDs in its rows. */
+export const idsIn = async (rows: PromiseLike<readonly { readonly id: string }[]>) =>
+  (await rows).map(({ id }) => id);
+
 const allColumns = (sql: Sql): Fragment => sql`*`;
 
 /** Creates a function that finds a row of a table by its ID, in any account. */
 export function byId<T extends object>(table: string, columns = allColumns) {
-  return async (sql: Sql, id: string): Promise<T | undefined> => {
-    const [row] = await sql<T[]>`select ${columns(sql)} from ${sql(table)} where id = ${id}`;
-    return row;
-  };
+  return (sql: Sql, id: string) =>
+    firstRow(sql<T[]>`select ${columns(sql)} from ${sql(table)} where id = ${id}`);
 }
 
 /** Creates a function that finds an account's rows in a table by their IDs. */
@@ -33,8 +44,7 @@ export function ownedIn<T extends object>(table: string, columns = allColumns) {
 export function oneOf<T>(
   findMany: (sql: Sql, accountId: string, ids: readonly string[]) => Promise<readonly T[]>,
 ) {
-  return async (sql: Sql, accountId: string, id: string): Promise<T | undefined> =>
-    (await findMany(sql, accountId, [id]))[0];
+  return (sql: Sql, accountId: string, id: string) => firstRow(findMany(sql, accountId, [id]));
 }
 
 export type DatabaseOptions = {
@@ -199,11 +209,9 @@ async function withRetries<T>(database: Database, work: (sql: Sql) => Promise<T>
 }
 
 /** Changes settings of the database for the rest of a transaction. */
-async function setLocally(sql: Sql, settings: Readonly<Record<string, string>>): Promise<void> {
-  await sql`
-    select set_config(name, value, true)
-      from unnest(${Object.keys(settings)}::text[], ${Object.values(settings)}::text[]) t (name, value)`;
-}
+const setLocally = async (sql: Sql, settings: Readonly<Record<string, string>>) => sql`
+  select set_config(name, value, true)
+    from unnest(${Object.keys(settings)}::text[], ${Object.values(settings)}::text[]) t (name, value)`;
 
 /** Runs a transaction that reads a lot: `limitMs` is its statement timeout, without a transaction timeout. */
 export function longTransaction<T>(

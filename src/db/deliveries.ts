@@ -1,4 +1,4 @@
-import { bigints, type Sql, unnest } from './client.js';
+import { bigints, idsIn, type Sql, unnest } from './client.js';
 import { type Attempted, claimable, isPaused, isProbed, pausedUntil } from './endpointHealth.js';
 import { type EventRow, eventColumns, ofPayout } from './events.js';
 import { idCutoff } from './id.js';
@@ -290,10 +290,8 @@ export const waitingEndpoints = (sql: Sql) => sql`
   ) select * from waiting where endpoint_id <> ''`;
 
 /** Returns endpoints with overdue deliveries, on which no run is working, longest overdue first. */
-export async function overdueEndpoints(sql: Sql): Promise<readonly string[]> {
-  const rows = await sql<{ id: string }[]>`
+export const overdueEndpoints = (sql: Sql) =>
+  idsIn(sql<{ id: string }[]>`
     select w.id from (${waitingEndpoints(sql)}) d join webhook_endpoints w on w.id = d.endpoint_id
      where d.next_attempt_at < now() - interval '1 second' and not ${isPaused(sql)}
-     order by d.next_attempt_at limit 500`;
-  return rows.map((row) => row.id);
-}
+     order by d.next_attempt_at limit 500`);

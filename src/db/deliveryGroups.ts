@@ -1,5 +1,5 @@
 import type { Fragment } from 'postgres';
-import { bigints, exactlyOne, type Sql } from './client.js';
+import { bigints, exactlyOne, idsIn, type Sql } from './client.js';
 import { claimedRows, type DueDelivery, isListening, lease } from './deliveries.js';
 import { isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
@@ -11,38 +11,30 @@ export const eventsOfGroup = (sql: Sql) => sql`
               and (type = any (g.types) or '*' = any (g.types)) offset 0) e`;
 
 /** Returns the endpoints of an account that have unclaimed groups of first attempts. */
-export async function endpointsOfGroups(sql: Sql, accountId: string): Promise<readonly string[]> {
-  const rows = await sql<{ endpointId: string }[]>`
-    select distinct g.endpoint_id
+export const endpointsOfGroups = (sql: Sql, accountId: string) =>
+  idsIn(sql<{ id: string }[]>`
+    select distinct g.endpoint_id as id
       from delivery_groups g join webhook_endpoints w on w.id = g.endpoint_id
-     where g.account_id = ${accountId} and ${isClaimable(sql)}`;
-  return rows.map((row) => row.endpointId);
-}
+     where g.account_id = ${accountId} and ${isClaimable(sql)}`);
 
 /** Condition: group `g` may be claimed. Not if `w` gets one request at a time, from its own workflow. */
 const isClaimable = (sql: Sql) => sql`
   (g.claimed_at is null and ${isListening(sql)} and not ${isProbed(sql)})`;
 
 /** Claims about `most` first attempts of an endpoint in whole groups, oldest first, no group twice. */
-export async function claimGroups(
-  sql: Sql,
-  endpointId: string,
-  most: number,
-): Promise<readonly DueDelivery[]> {
-  return sql<DueDelivery[]>`
-    with claimed as (
-      update delivery_groups set claimed_at = now(), next_attempt_at = now() + ${lease}::interval
-       where id = any (array(
-         select g.id from delivery_groups g join webhook_endpoints w on w.id = g.endpoint_id
-          where g.endpoint_id = ${endpointId} and ${isClaimable(sql)}
-          order by g.id limit ${Math.ceil(most / deliveryGroupSize)}::int for update of g skip locked))
-      returning *
-    ), taken as (
-      select e.id as event_id, g.endpoint_id, 1 as attempts, g.next_attempt_at, g.id as group_id
-        from claimed g cross join ${eventsOfGroup(sql)}
-    )
-    ${claimedRows(sql)}`;
-}
+export const claimGroups = async (sql: Sql, endpointId: string, most: number) => sql<DueDelivery[]>`
+  with claimed as (
+    update delivery_groups set claimed_at = now(), next_attempt_at = now() + ${lease}::interval
+     where id = any (array(
+       select g.id from delivery_groups g join webhook_endpoints w on w.id = g.endpoint_id
+        where g.endpoint_id = ${endpointId} and ${isClaimable(sql)}
+        order by g.id limit ${Math.ceil(most / deliveryGroupSize)}::int for update of g skip locked))
+    returning *
+  ), taken as (
+    select e.id as event_id, g.endpoint_id, 1 as attempts, g.next_attempt_at, g.id as group_id
+      from claimed g cross join ${eventsOfGroup(sql)}
+  )
+  ${claimedRows(sql)}`;
 
 /**
  * Ends groups that a run has claimed. Deliveries without a recorded result are due at once, as if they had
@@ -59,21 +51,17 @@ export async function endGroups(sql: Sql, claimed: readonly DueDelivery[]): Prom
 const endedTogether = 500;
 
 /** Ends overdue groups, which are unclaimed or claimed by a dead worker. Their deliveries are then due. */
-export async function endOverdueGroups(sql: Sql): Promise<void> {
-  await sql`
-    select end_delivery_groups(array(
-      select id from delivery_groups where next_attempt_at < now()
-       order by next_attempt_at limit ${endedTogether} for update skip locked), 'pending', false)`;
-}
+export const endOverdueGroups = async (sql: Sql) => sql`
+  select end_delivery_groups(array(
+    select id from delivery_groups where next_attempt_at < now()
+     order by next_attempt_at limit ${endedTogether} for update skip locked), 'pending', false)`;
 
 /** Makes an account's unclaimed groups due: another worker claims them, or the next sweep ends them. */
-export async function releaseGroups(sql: Sql, accountId: string): Promise<void> {
-  await sql`
-    update delivery_groups set next_attempt_at = now()
-     where id = any (array(
-       select id from delivery_groups
-        where account_id = ${accountId} and claimed_at is null for update skip locked))`;
-}
+export const releaseGroups = async (sql: Sql, accountId: string) => sql`
+  update delivery_groups set next_attempt_at = now()
+   where id = any (array(
+     select id from delivery_groups
+      where account_id = ${accountId} and claimed_at is null for update skip locked))`;
 
 /** Selects unrecorded deliveries of groups `g`, with the columns of `deliveries`. */
 const pendingInGroups = (sql: Sql, chosen: Fragment) => sql`

@@ -28,29 +28,25 @@ export const deliveriesOfEach = (sql: Sql) => sql`
            union all ${pendingInGroupsOfEach(sql)}) d`;
 
 /** Returns the deliveries of an event, one per subscribed endpoint, so as few as an account has endpoints. */
-export async function deliveriesOf(sql: Sql, eventId: string): Promise<readonly DeliveryRow[]> {
-  return sql<DeliveryRow[]>`
-    select d.* from events o cross join ${deliveriesOfEach(sql)}
-     where o.id = ${eventId} order by d.endpoint_id desc`;
-}
+export const deliveriesOf = async (sql: Sql, eventId: string) => sql<DeliveryRow[]>`
+  select d.* from events o cross join ${deliveriesOfEach(sql)}
+   where o.id = ${eventId} order by d.endpoint_id desc`;
 
 /** Maximum number of attempts shown per event and endpoint: more than one run of the retry schedule. */
 const attemptsShown = 20;
 
 /** Returns the attempts to deliver an event to all endpoints, newest first. */
-export async function attemptsAt(sql: Sql, eventId: string): Promise<readonly AttemptRow[]> {
-  return sql<AttemptRow[]>`
-    select a.* from deliveries d cross join lateral (
-      select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
-        from delivery_attempts
-       where event_id = d.event_id and endpoint_id = d.endpoint_id
-       order by at desc limit ${attemptsShown}::int - (d.status = 'delivered')::int) a
-     where d.event_id = ${eventId}
-    union all
-    select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null
-      from deliveries where event_id = ${eventId} and status = 'delivered'
-     order by at desc`;
-}
+export const attemptsAt = async (sql: Sql, eventId: string) => sql<AttemptRow[]>`
+  select a.* from deliveries d cross join lateral (
+    select event_id, endpoint_id, at, latency_ms, http_status, error, answer, next_attempt_at
+      from delivery_attempts
+     where event_id = d.event_id and endpoint_id = d.endpoint_id
+     order by at desc limit ${attemptsShown}::int - (d.status = 'delivered')::int) a
+   where d.event_id = ${eventId}
+  union all
+  select event_id, endpoint_id, last_attempt_at, last_latency_ms, last_status, null, null, null
+    from deliveries where event_id = ${eventId} and status = 'delivered'
+   order by at desc`;
 
 /** Filters for listing deliveries, with the statuses they match. `failed` means failed for good. */
 export const deliveryFilters = {

@@ -49,7 +49,7 @@ export const failedLately = (sql: Sql) => sql`
   coalesce(w.failed_at > now() - ${sameOutage}::interval, false)`;
 
 /** An endpoint without a successful delivery for this long is disabled. */
-const longestOutage = '5 days';
+export const longestOutage = '5 days';
 
 /**
  * Updates the health of endpoints from the results of attempts. Returns enabled endpoints whose attempts

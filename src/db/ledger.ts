@@ -167,14 +167,12 @@ export type BalanceRow = {
 };
 
 /** Returns all balances of an account, ordered by currency code. */
-export async function listBalances(sql: Sql, accountId: string): Promise<readonly BalanceRow[]> {
-  return sql<BalanceRow[]>`
-    select currency,
-           sum(amount_minor) filter (where kind = 'available')::bigint as available_minor,
-           coalesce(sum(amount_minor) filter (where kind = 'held'), 0)::bigint as held_minor
-      from ledger_balances where account_id = ${accountId}
-     group by currency order by currency`;
-}
+export const listBalances = async (sql: Sql, accountId: string) => sql<BalanceRow[]>`
+  select currency,
+         sum(amount_minor) filter (where kind = 'available')::bigint as available_minor,
+         coalesce(sum(amount_minor) filter (where kind = 'held'), 0)::bigint as held_minor
+    from ledger_balances where account_id = ${accountId}
+   group by currency order by currency`;
 
 /** A customer's balance that differs from the sum of its postings; null if there is no balance row. */
 export type BalanceBreak = {
@@ -204,16 +202,14 @@ export type Exposure = {
 };
 
 /** Returns the exposure per mode and currency pair. Reads by account, as few of all payouts are open. */
-export async function listExposures(sql: Sql): Promise<readonly Exposure[]> {
-  return sql<Exposure[]>`
-    select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
-           sum(p.source_minor)::bigint as held_minor, sum(p.net_minor)::bigint as net_minor,
-           sum(p.receive_minor)::bigint as owed_minor
-      from accounts a cross join lateral (
-        select * from payouts where account_id = a.id and status in ('processing', 'sent')) p
-     group by p.mode, p.source_currency, p.destination_currency
-     order by p.mode, p.source_currency, p.destination_currency`;
-}
+export const listExposures = async (sql: Sql) => sql<Exposure[]>`
+  select p.mode, p.source_currency, p.destination_currency, count(*)::int as payouts,
+         sum(p.source_minor)::bigint as held_minor, sum(p.net_minor)::bigint as net_minor,
+         sum(p.receive_minor)::bigint as owed_minor
+    from accounts a cross join lateral (
+      select * from payouts where account_id = a.id and status in ('processing', 'sent')) p
+   group by p.mode, p.source_currency, p.destination_currency
+   order by p.mode, p.source_currency, p.destination_currency`;
 
 export type CurrencySum = {
   readonly mode: Mode;
@@ -223,9 +219,7 @@ export type CurrencySum = {
 };
 
 /** Returns the sum of postings per mode and currency. Anything but zero means that the ledger is broken. */
-export async function sumPostings(sql: Sql): Promise<readonly CurrencySum[]> {
-  return sql<CurrencySum[]>`
-    select a.mode, p.currency, sum(p.amount_minor)::bigint as sum_minor, count(*) as postings
-      from ledger_postings p join ledger_accounts a on a.id = p.ledger_account_id
-     group by a.mode, p.currency order by a.mode, p.currency`;
-}
+export const sumPostings = async (sql: Sql) => sql<CurrencySum[]>`
+  select a.mode, p.currency, sum(p.amount_minor)::bigint as sum_minor, count(*) as postings
+    from ledger_postings p join ledger_accounts a on a.id = p.ledger_account_id
+   group by a.mode, p.currency order by a.mode, p.currency`;

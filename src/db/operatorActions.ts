@@ -6,7 +6,7 @@ import type {
   OperatorResult,
   Signature,
 } from '../domain/operator.js';
-import { byId, exactlyOne, type Sql, when } from './client.js';
+import { byId, exactlyOne, firstRow, type Sql, when } from './client.js';
 import { newId } from './id.js';
 
 /** A command with its parameters but without secrets. */
@@ -27,17 +27,15 @@ export type OperatorActionRow<C = OperatorCommand> = Omit<OperatorRequest, 'comm
   };
 
 /** Appends an entry to the audit log. Entries never change. */
-export async function recordAction(
+export const recordAction = async (
   sql: Sql,
   action: Omit<OperatorActionRow<AuditedCommand>, 'createdAt'>,
-): Promise<void> {
-  await sql`
-    insert into operator_actions
-      (id, subject_id, actor_kind, operator, reason, command, outcome, detail, approves)
-    values (${action.id}, ${action.subjectId}, ${action.actorKind}, ${action.operator},
-      ${action.reason}, ${sql.json(action.command)}, ${action.outcome}, ${action.detail},
-      ${action.approves})`;
-}
+) => sql`
+  insert into operator_actions
+    (id, subject_id, actor_kind, operator, reason, command, outcome, detail, approves)
+  values (${action.id}, ${action.subjectId}, ${action.actorKind}, ${action.operator},
+    ${action.reason}, ${sql.json(action.command)}, ${action.outcome}, ${action.detail},
+    ${action.approves})`;
 
 /**
  * Adds the audit entry of a command that an operator executes directly. Call it in the transaction of the
@@ -72,15 +70,9 @@ export async function insertRequest(
 }
 
 /** Finds a request that may be executed now: made within an hour, by an operator who still may make it. */
-export async function findRequest(
-  sql: Sql,
-  payoutId: string,
-  id: string,
-): Promise<OperatorRequest | undefined> {
-  const [row] = await sql<OperatorRequest[]>`
-    select operator, reason, command from standing_request(${id}, ${payoutId})`;
-  return row;
-}
+export const findRequest = (sql: Sql, payoutId: string, id: string) =>
+  firstRow(sql<OperatorRequest[]>`
+    select operator, reason, command from standing_request(${id}, ${payoutId})`);
 
 export const findAction = byId<OperatorActionRow>('operator_actions');
 
@@ -89,26 +81,18 @@ export const findAction = byId<OperatorActionRow>('operator_actions');
  * Excludes proposals from before a payout was last parked, whose evidence is stale, and those for a case
  * that has ended. Corrections are always included, because they are evaluated against the ledger.
  */
-export async function openProposals(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly OperatorActionRow[]> {
-  return sql<OperatorActionRow[]>`
-    select a.* from operator_actions a join payouts p on p.id = a.subject_id
-      join operators o on o.name = a.operator and o.revoked_at is null and o.role >= role_for(a.command)
-     where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
-       and (a.created_at >= p.attention_at or a.command ->> 'kind' = 'correct')
-       and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
-     order by a.created_at, a.id`;
-}
+export const openProposals = async (sql: Sql, payoutIds: readonly string[]) => sql<
+  OperatorActionRow[]
+>`
+  select a.* from operator_actions a join payouts p on p.id = a.subject_id
+    join operators o on o.name = a.operator and o.revoked_at is null and o.role >= role_for(a.command)
+   where a.subject_id = any (${[...payoutIds]}::text[]) and a.outcome = 'proposed'
+     and (a.created_at >= p.attention_at or a.command ->> 'kind' = 'correct')
+     and not exists (select from operator_actions d where d.approves = a.id and d.outcome = 'done')
+   order by a.created_at, a.id`;
 
-export async function listActions(
-  sql: Sql,
-  payoutId: string,
-): Promise<readonly OperatorActionRow[]> {
-  return sql<OperatorActionRow[]>`
-    select * from operator_actions where subject_id = ${payoutId} order by created_at, id`;
-}
+export const listActions = async (sql: Sql, payoutId: string) => sql<OperatorActionRow[]>`
+  select * from operator_actions where subject_id = ${payoutId} order by created_at, id`;
 
 /** An entry of the audit log, with the operator whose proposal it executed. */
 export type AuditRow = OperatorActionRow<AuditedCommand> & { readonly proposer: string | null };
@@ -121,16 +105,14 @@ type AuditFilter = {
 };
 
 /** Lists entries of the audit log, newest first, at most `limit`. */
-export async function listAudit(
+export const listAudit = async (
   sql: Sql,
   { subject, operator, since }: AuditFilter,
   limit: number,
-): Promise<readonly AuditRow[]> {
-  return sql<AuditRow[]>`
-    select a.*, p.operator as proposer
-      from operator_actions a left join operator_actions p on p.id = a.approves
-     where ${when(sql, subject, (id) => sql`${id} in (a.subject_id, a.command ->> 'account')`)}
-       and ${when(sql, operator, (name) => sql`a.operator = ${name}`)}
-       and ${when(sql, since, (from) => sql`a.created_at >= ${new Date(from)}`)}
-     order by a.created_at desc, a.id desc limit ${limit}`;
-}
+) => sql<AuditRow[]>`
+  select a.*, p.operator as proposer
+    from operator_actions a left join operator_actions p on p.id = a.approves
+   where ${when(sql, subject, (id) => sql`${id} in (a.subject_id, a.command ->> 'account')`)}
+     and ${when(sql, operator, (name) => sql`a.operator = ${name}`)}
+     and ${when(sql, since, (from) => sql`a.created_at >= ${new Date(from)}`)}
+   order by a.created_at desc, a.id desc limit ${limit}`;

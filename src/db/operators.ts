@@ -15,10 +15,8 @@ export type Operator = {
   readonly revokedAt: Date | null;
 };
 
-export function listOperators(sql: Sql): Promise<readonly Operator[]> {
-  return sql<Operator[]>`
-    select name, role, last_four, identity, created_at, rolled_at, revoked_at from operators order by name`;
-}
+export const listOperators = (sql: Sql) => sql<Operator[]>`
+  select name, role, last_four, identity, created_at, rolled_at, revoked_at from operators order by name`;
 
 export const isWellFormedOperatorKey = (text: string) => isWellFormedKey(text, /^cop_/);
 
@@ -96,10 +94,5 @@ export async function enrollAdmin(sql: Sql, name: string, reason: string): Promi
 }
 
 /** Revokes an operator at once. Their open proposals are no longer executed either. */
-export async function revokeOperator(
-  sql: Sql,
-  { operatorKey, reason }: Signature,
-  name: string,
-): Promise<void> {
-  await sql`select revoke_operator(${operatorKey}, ${newId('operatorAction')}, ${name}, ${reason})`;
-}
+export const revokeOperator = async (sql: Sql, { operatorKey, reason }: Signature, name: string) =>
+  sql`select revoke_operator(${operatorKey}, ${newId('operatorAction')}, ${name}, ${reason})`;

@@ -1,6 +1,6 @@
 import { formatRate } from '../domain/fx.js';
 import { type Price, type PriceInput, quoteLifetimeSeconds } from '../domain/quote.js';
-import { exactlyOne, oneOf, ownedIn, type Sql, unnest } from './client.js';
+import { oneOf, onlyRow, ownedIn, type Sql, unnest } from './client.js';
 import type { AcceptedColumns } from './payouts.js';
 import retention from './retention.json' with { type: 'json' };
 import type { PriceOrigin } from './terms.js';
@@ -26,7 +26,7 @@ export type NewQuote = PriceInput &
 /** Stores a quote, valid for its lifetime from the time of its price. */
 export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> {
   const { price, origin } = quote;
-  const [row] = await sql<QuoteRow[]>`
+  return onlyRow(sql<QuoteRow[]>`
     insert into quotes (id, account_id, source_currency, destination_currency, fixed_side, amount,
       source_minor, fee_minor, net_minor, receive_minor, mid_value_minor, rate, mid,
       rate_provider, rate_as_of, source_rate_id, destination_rate_id, fee_terms_id,
@@ -38,8 +38,7 @@ export async function insertQuote(sql: Sql, quote: NewQuote): Promise<QuoteRow> 
       ${origin.rateProvider}, ${origin.rateAsOf}, ${origin.sourceRateId}, ${origin.destinationRateId},
       ${origin.feeTermsId}, ${origin.spreadTermsId}, ${quote.createdAt},
       ${quote.createdAt}::timestamptz + make_interval(secs => ${quoteLifetimeSeconds}))
-    returning *, false as expired`;
-  return exactlyOne(row);
+    returning *, false as expired`);
 }
 
 /** Finds quotes of an account by their IDs. */
@@ -56,16 +55,11 @@ export type QuoteOfPayout = QuoteRow & { readonly payoutId: string; readonly inT
  * Locks the quotes that these payouts name, in ID order. Leaves out quotes of other accounts.
  * `inTime` compares two times that both come from the database's clock.
  */
-export async function lockQuotesOf(
-  sql: Sql,
-  payoutIds: readonly string[],
-): Promise<readonly QuoteOfPayout[]> {
-  return sql<QuoteOfPayout[]>`
-    select q.*, q.expires_at <= now() as expired, p.id as payout_id,
-           p.requested_at < q.expires_at as in_time
-      from payouts p join quotes q on q.id = p.quote_id and q.account_id = p.account_id
-     where p.id = any (${payoutIds}) order by q.id for no key update of q`;
-}
+export const lockQuotesOf = async (sql: Sql, payoutIds: readonly string[]) => sql<QuoteOfPayout[]>`
+  select q.*, q.expires_at <= now() as expired, p.id as payout_id,
+         p.requested_at < q.expires_at as in_time
+    from payouts p join quotes q on q.id = p.quote_id and q.account_id = p.account_id
+   where p.id = any (${payoutIds}) order by q.id for no key update of q`;
 
 /** Marks each quote as used by its payout. */
 export async function markQuotesUsed(

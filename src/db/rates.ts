@@ -1,7 +1,7 @@
 import { crossMid, parseRate, type Rate } from '../domain/fx.js';
 import type { Signature } from '../domain/operator.js';
 import type { Mode } from './accounts.js';
-import { bigints, type Database, type Sql, transaction, when } from './client.js';
+import { bigints, type Database, firstRow, type Sql, transaction, when } from './client.js';
 import { recordCommand } from './operatorActions.js';
 import { orderAndLimit, type Page, pageRows, toPage } from './page.js';
 
@@ -68,11 +68,9 @@ export async function storeRates(
 }
 
 /** Returns the waiting rates, at most one per currency. */
-export async function listWaitingRates(sql: Sql): Promise<readonly WaitingRate[]> {
-  return sql<WaitingRate[]>`
-    select id, currency, per_euro::text, provider, as_of, last_per_euro::text
-      from waiting_rates order by currency`;
-}
+export const listWaitingRates = async (sql: Sql) => sql<WaitingRate[]>`
+  select id, currency, per_euro::text, provider, as_of, last_per_euro::text
+    from waiting_rates order by currency`;
 
 /** Accepts or rejects a waiting rate; returns false if no rate with this ID is waiting. */
 export async function decideRate(
@@ -115,43 +113,37 @@ export async function pinProvider(
 }
 
 /** Finds rates by their IDs, however old. */
-export async function findRates(sql: Sql, ids: readonly (bigint | null)[]): Promise<CurrencyRates> {
-  return sql<CurrencyRate[]>`
-    select id, currency, per_euro::text, provider, as_of from rates
-     where id = any (${bigints(ids)}::bigint[])`;
-}
+export const findRates = async (sql: Sql, ids: readonly (bigint | null)[]) => sql<CurrencyRate[]>`
+  select id, currency, per_euro::text, provider, as_of from rates
+   where id = any (${bigints(ids)}::bigint[])`;
 
 /** Maximum age of a rate used for pricing, in milliseconds, by the account's mode. */
 export type RateAges = Readonly<Record<Mode, number>>;
 
 /** Returns the same as `currentRates`, with the maximum age for the account of these payouts. */
-export async function currentRatesFor(
+export const currentRatesFor = async (
   sql: Sql,
   { test, live }: RateAges,
   payoutIds: readonly string[],
-): Promise<CurrencyRates> {
-  return sql<CurrencyRate[]>`
-    select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
-     where as_of > now() - make_interval(secs => (
-             select case a.mode when 'live' then ${live / 1000}::float8 else ${test / 1000} end
-               from payouts p join accounts a on a.id = p.account_id
-              where p.id = ${payoutIds[0] ?? null}))`;
-}
+) => sql<CurrencyRate[]>`
+  select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
+   where as_of > now() - make_interval(secs => (
+           select case a.mode when 'live' then ${live / 1000}::float8 else ${test / 1000} end
+             from payouts p join accounts a on a.id = p.account_id
+            where p.id = ${payoutIds[0] ?? null}))`;
 
 /**
  * Returns the current rates of all or some currencies. Leaves out those older than the limit, as if
  * there were none.
  */
-export async function currentRates(
+export const currentRates = async (
   sql: Sql,
   maximumAgeMs: number,
   currencies?: readonly string[],
-): Promise<CurrencyRates> {
-  return sql<CurrencyRate[]>`
-    select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
-     where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})
-       and ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
-}
+) => sql<CurrencyRate[]>`
+  select id, currency, per_euro::text as per_euro, provider, as_of from current_rates
+   where as_of > now() - make_interval(secs => ${maximumAgeMs / 1000})
+     and ${when(sql, currencies, (some) => sql`currency = any (${some})`)}`;
 
 /** A past mid rate with both of its halves. Its ID and times are those of the half that arrived last. */
 export type PastRate = Pick<CurrencyRate, 'id' | 'provider' | 'asOf'> & {
@@ -199,11 +191,9 @@ export async function listPastRates(sql: Sql, page: Page, source: string, destin
 }
 
 /** Finds the position of an accepted rate in the list of a currency pair. */
-export async function positionOfRate(sql: Sql, id: string, pair: readonly string[]) {
-  const [row] = await sql<{ at: Date; id: string }[]>`
-    select as_of as at, id::text from accepted_rates where id = ${id} and currency = any (${pair})`;
-  return row;
-}
+export const positionOfRate = (sql: Sql, id: string, pair: readonly string[]) =>
+  firstRow(sql<{ at: Date; id: string }[]>`
+    select as_of as at, id::text from accepted_rates where id = ${id} and currency = any (${pair})`);
 
 function halvesOf(rates: CurrencyRates, source: string, destination: string) {
   const from = rates.find((rate) => rate.currency === source);

@@ -132,8 +132,8 @@ export type FeeComparison = {
 /**
  * Compares the fees that payouts settled in the last 30 days have paid with those on new terms: payouts of
  * an account, or all that were charged on the general terms, test and live apart. A fixed receive amount
- * stays the same; its new fee is that of the smallest source amount that leaves the same net amount.
- * Subject to the usual statement timeout.
+ * stays the same; its new fee is that of the smallest source amount that leaves the same net amount (as
+ * `feeFor` and `grossFor` in domain/corridor.ts). Subject to the usual statement timeout.
  */
 export async function compareFees(
   sql: Sql,

@@ -1,5 +1,5 @@
 import type { Fragment } from 'postgres';
-import { byId, exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
+import { byId, exactlyOne, firstRow, oneOf, onlyRow, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { Keyring } from './personalData.js';
 import { sealSecret } from './webhookSecrets.js';
@@ -52,7 +52,7 @@ export async function insertWebhookEndpoint(
   const { id, accountId, url, events, description, apiVersion, secret } = endpoint;
   const owner = { accountId, endpointId: id, number: 1 };
   const sealed = await sealSecret(sql, keyring, owner, secret);
-  const [row] = await sql<WebhookEndpointRow[]>`
+  return onlyRow(sql<WebhookEndpointRow[]>`
     with stored as (
       insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})
     )
@@ -60,8 +60,7 @@ export async function insertWebhookEndpoint(
       (id, account_id, url, events, description, signature, batching, api_version, status)
     values (${id}, ${accountId}, ${url}, ${[...events]}::text[],
       nullif(${description ?? ''}, ''), ${signature}, ${batching}, ${apiVersion}, ${status})
-    returning *`;
-  return exactlyOne(row);
+    returning *`);
 }
 
 /**
@@ -80,16 +79,10 @@ export async function countWebhookEndpoints(sql: Sql, accountId: string): Promis
 export const findWebhookEndpoint = oneOf(ownedIn<WebhookEndpointRow>('webhook_endpoints'));
 
 /** Locks an endpoint that is not deleted, so that the second of two concurrent rotations sees the first. */
-export async function lockWebhookEndpoint(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<WebhookEndpointRow | undefined> {
-  const [row] = await sql<WebhookEndpointRow[]>`
+export const lockWebhookEndpoint = (sql: Sql, accountId: string, id: string) =>
+  firstRow(sql<WebhookEndpointRow[]>`
     select * from webhook_endpoints
-     where id = ${id} and account_id = ${accountId} and deleted_at is null for no key update`;
-  return row;
-}
+     where id = ${id} and account_id = ${accountId} and deleted_at is null for no key update`);
 
 /** Finds an endpoint, even a deleted one. */
 export const findRecipient = byId<WebhookEndpointRow>('webhook_endpoints');
@@ -146,7 +139,7 @@ export async function updateWebhookEndpoint(
   // A new URL, or an endpoint that the customer has enabled again, starts with a clean health record.
   const isNew = sql`(coalesce(${url ?? null} <> url, false)
     or coalesce(${status ?? null}::text = 'enabled', false))`;
-  const [row] = await sql<WebhookEndpointRow[]>`
+  return firstRow(sql<WebhookEndpointRow[]>`
     with updated as (
       update webhook_endpoints
          set url = coalesce(${url ?? null}, url),
@@ -166,24 +159,17 @@ export async function updateWebhookEndpoint(
     ), dropped as (
       ${cancelPending(sql, id, sql`select from updated where status = 'disabled'`)}
     )
-    select * from updated`;
-  return row;
+    select * from updated`);
 }
 
 /** Enables an endpoint if it is unverified and still has the URL that answered the challenge. */
-export async function enableVerified(sql: Sql, id: string, url: string): Promise<void> {
-  await sql`
-    update webhook_endpoints set status = 'enabled'
-     where id = ${id} and url = ${url} and status = 'unverified' and deleted_at is null`;
-}
+export const enableVerified = async (sql: Sql, id: string, url: string) => sql`
+  update webhook_endpoints set status = 'enabled'
+   where id = ${id} and url = ${url} and status = 'unverified' and deleted_at is null`;
 
 /** Marks an endpoint as deleted, cancels its pending deliveries and deletes its secrets, in one statement. */
-export async function deleteWebhookEndpoint(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<WebhookEndpointRow | undefined> {
-  const [row] = await sql<WebhookEndpointRow[]>`
+export const deleteWebhookEndpoint = (sql: Sql, accountId: string, id: string) =>
+  firstRow(sql<WebhookEndpointRow[]>`
     with gone as (
       update webhook_endpoints set deleted_at = now()
        where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
@@ -192,9 +178,7 @@ export async function deleteWebhookEndpoint(
     ), forgotten as (
       delete from webhook_secrets where endpoint_id in (select id from gone)
     )
-    select * from gone`;
-  return row;
-}
+    select * from gone`);
 
 /**
  * Replaces the secret of a locked endpoint. The previous secret signs as well for `overlapHours`; if that
@@ -208,7 +192,7 @@ export async function rotateWebhookSecret(
 ): Promise<WebhookEndpointRow> {
   const number = secretNumber + 1;
   const sealed = await sealSecret(sql, keyring, { accountId, endpointId: id, number }, secret);
-  const [row] = await sql<WebhookEndpointRow[]>`
+  return onlyRow(sql<WebhookEndpointRow[]>`
     with ended as (
       delete from webhook_secrets
        where endpoint_id = ${id} and number < ${overlapHours === 0 ? number : secretNumber}
@@ -218,17 +202,12 @@ export async function rotateWebhookSecret(
     update webhook_endpoints
        set secret_number = ${number}, secret_since = now(),
            previous_secret_until = now() + nullif(make_interval(hours => ${overlapHours}), '0')
-     where id = ${id} returning *`;
-  return exactlyOne(row);
+     where id = ${id} returning *`);
 }
 
 /** Ends the overlap of a secret rotation; changes nothing if there is none. */
-export async function revokeOldSecret(
-  sql: Sql,
-  accountId: string,
-  id: string,
-): Promise<WebhookEndpointRow | undefined> {
-  const [row] = await sql<WebhookEndpointRow[]>`
+export const revokeOldSecret = (sql: Sql, accountId: string, id: string) =>
+  firstRow(sql<WebhookEndpointRow[]>`
     with revoked as (
       update webhook_endpoints set previous_secret_until = null
        where id = ${id} and account_id = ${accountId} and deleted_at is null returning *
@@ -236,6 +215,4 @@ export async function revokeOldSecret(
       delete from webhook_secrets s using revoked r
        where s.endpoint_id = r.id and s.number < r.secret_number
     )
-    select * from revoked`;
-  return row;
-}
+    select * from revoked`);

@@ -1,4 +1,4 @@
-import { oneOf, ownedIn, type Sql } from './client.js';
+import { firstRow, oneOf, ownedIn, type Sql } from './client.js';
 import { idCutoff } from './id.js';
 import retention from './retention.json' with { type: 'json' };
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
@@ -95,20 +95,17 @@ export const findProbe = oneOf(
 export type BegunProbe = WebhookEndpointRow & Pick<NewProbe, 'kind'>;
 
 /** Claims a probe for sending. A claimed probe is never sent again, because it may have arrived. */
-export async function beginProbe(sql: Sql, id: string): Promise<BegunProbe | undefined> {
-  const [row] = await sql<BegunProbe[]>`
+export const beginProbe = (sql: Sql, id: string) =>
+  firstRow(sql<BegunProbe[]>`
     with begun as (
       update webhook_probes set begun_at = now() where id = ${id} and begun_at is null returning *
     )
     select w.*, b.kind, b.url from begun b join webhook_endpoints w on w.id = b.endpoint_id
-     where w.deleted_at is null`;
-  return row;
-}
+     where w.deleted_at is null`);
 
 /** Records the outcome of a probe. */
-export async function endProbe(sql: Sql, id: string, outcome: ProbeOutcome): Promise<void> {
-  await sql`update webhook_probes set outcome = ${sql.json(outcome)} where id = ${id}`;
-}
+export const endProbe = async (sql: Sql, id: string, outcome: ProbeOutcome) =>
+  sql`update webhook_probes set outcome = ${sql.json(outcome)} where id = ${id}`;
 
 /**
  * Deletes at most `limit` old probes. Until then, repeated requests with the same idempotency key are

@@ -74,7 +74,10 @@ async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReade
   ];
   if (failures.length > 0) {
     count('wake_failures_total', {}, failures.length);
-    deps.log.warn({ err: failures[0]?.error, count: failures.length }, 'wakes left to the sweep');
+    deps.log.warn(
+      { err: failures[0]?.error, count: failures.length },
+      'payouts could not be woken; the sweep will wake them',
+    );
   }
   ctx.status = 200;
   ctx.body = { received: parsed.length };
