@@ -162,7 +162,9 @@ async function retryUntilAborted<T>(
     } catch (error) {
       if (error instanceof UsageError) throw error;
       if (signal.aborted) return undefined;
-      console.error(`The API does not answer (${reasonOf(error)}). Trying again in ${pauseMs} ms.`);
+      console.error(
+        `The events could not be read (${reasonOf(error)}). Trying again in ${pauseMs} ms.`,
+      );
     }
     await pause(pauseMs, signal);
   }

@@ -1,7 +1,7 @@
 import { webhookEndpointObject } from '../contract/objects.js';
 import { transaction } from '../db/client.js';
 import { type AttemptResult, recordAttempts } from '../db/deliveries.js';
-import { disableEndpoint, recordHealth } from '../db/endpointHealth.js';
+import { disableEndpoint, longestOutage, recordHealth } from '../db/endpointHealth.js';
 import { recordWebhookEvents } from '../db/events.js';
 import type { ActivityDeps, DelivererDeps } from './deps.js';
 
@@ -26,7 +26,8 @@ export function createAttemptRecorder(deps: RecorderDeps) {
         unwritten = [];
         await recordAttempts(deps.database, results);
         const hopeless = await recordHealth(deps.database, results);
-        for (const one of hopeless) await disable(deps, one, 'No delivery succeeded for 5 days.');
+        for (const one of hopeless)
+          await disable(deps, one, `No delivery succeeded for ${longestOutage}.`);
         const closed = results.filter(({ httpStatus }) => httpStatus === gone);
         for (const one of new Map(closed.map((each) => [each.endpointId, each])).values()) {
           await disable(deps, one, 'The receiver answered 410 Gone.');

@@ -20,7 +20,8 @@ export async function evaluateCorrection(
   row: PayoutRow,
   correction: Correction,
 ): Promise<Decision> {
-  if (row.sourceMinor === null) return refused('The payout was never accepted: it has no entries.');
+  if (row.sourceMinor === null)
+    return refused('The payout has not been accepted, so it has no entries.');
   const amounts = amountsOf(row);
   const posted = await entriesOf(sql, row.id);
   const entry = correctionOf(correction, amounts, posted);

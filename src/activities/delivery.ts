@@ -358,7 +358,10 @@ async function attemptAll(
         if (recorder.isBroken() || isOutOfTime() || health.isDead(message.to)) return [];
         const ended = await attempt(deps, message).catch((error: unknown) => {
           if (isOutage(error)) return [];
-          deps.log.error({ err: error, id: message.id }, 'a webhook could not be made');
+          deps.log.error(
+            { err: error, id: message.id },
+            'a webhook attempt failed before anything was sent',
+          );
           // The failed webhook must not hold up the others, nor stay pending for ever.
           return message.deliveries.map((one) => failedAttempt({ ...unsent(one), error: notMade }));
         });

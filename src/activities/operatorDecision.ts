@@ -75,7 +75,9 @@ export async function evaluate(
   if (rail === undefined) {
     if (await awaitsItsBatch(database, row)) return refused(togetherOnly);
     return done(
-      endedUnpaid(row.status) ? `Confirmed: it is ${row.status}.` : 'It will be decided again.',
+      endedUnpaid(row.status)
+        ? `Confirmed: its status is ${row.status}.`
+        : 'It will be decided again.',
     );
   }
   switch (command.kind) {
@@ -173,7 +175,9 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
   if (row.status === 'processing') {
     return keyIsRemembered(rail, row)
       ? done('The order will be sent again under the same key.')
-      : refused('The rail does not know the key, and may have forgotten it: not sent again.');
+      : refused(
+          'The rail does not know the key, but may have forgotten it, so the order is not sent again.',
+        );
   }
   return Number(row.settleInMs ?? 0n) > 0
     ? done('The rail has reported nothing new; the payout keeps waiting for it.')
@@ -183,7 +187,7 @@ async function evaluateRetry(row: LockedPayout, rail: Rail): Promise<Decision> {
 async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules): Promise<Decision> {
   const isDisputed = hasConflictingReports(row.attentionReason);
   if (row.status === 'returned' || (row.status === 'settled' && !isDisputed)) {
-    return done(`Confirmed: it is ${row.status}.`);
+    return done(`Confirmed: its status is ${row.status}.`);
   }
   const fact = await factAt(rail, row);
   const isShort = row.status === 'settled' && row.attentionReason === 'return_short';
@@ -197,7 +201,7 @@ async function evaluateSettled(row: LockedPayout, rail: Rail, rules: FactRules):
     const command = isDisputed ? 'fail to book that' : 'retry to accept that';
     return refused(`The rail reports returned: use ${command}.`);
   }
-  if (row.status === 'settled') return done('Confirmed: it is settled.');
+  if (row.status === 'settled') return done('Confirmed: its status is settled.');
   // A rail that contradicts itself cannot contradict a person's evidence.
   if (!isDisputed && (fact?.kind === 'rejected' || fact?.kind === 'voided')) {
     return refused(`The rail contradicts this: it reports ${fact.kind}.`);
@@ -217,7 +221,7 @@ async function evaluateRelease(
   rail: Rail,
   statementDate: string | null,
 ): Promise<Decision> {
-  if (endedUnpaid(row.status)) return done(`Confirmed: it is ${row.status}.`);
+  if (endedUnpaid(row.status)) return done(`Confirmed: its status is ${row.status}.`);
   const expectedStatus = 'failed';
   const isShort = row.attentionReason === 'return_short';
   const ended =

@@ -29,7 +29,9 @@ export function createDecisionWaits(database: Database, log: Logger) {
   database
     // Any login may notify, and the emitter would take `error` for a failure of all waits.
     .listen(decisionChannel, (id) => id !== 'error' && decisions.emit(id))
-    .catch((err: unknown) => log.warn({ err }, 'decisions are only polled for'));
+    .catch((err: unknown) =>
+      log.warn({ err }, 'decision notifications do not work; decisions are polled instead'),
+    );
   return {
     /** Resolves when the payout is decided or `limitMs` have passed. Only the row tells which. */
     until: (payoutId: string, limitMs: number) =>

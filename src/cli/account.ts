@@ -104,7 +104,9 @@ export async function untilDecided({ database }: Call, accountId: string): Promi
     await awaitDecisions(database, accountId);
   } catch (error) {
     if (!isOutage(error)) throw error;
-    console.error('Decisions already in progress may still accept payouts.');
+    console.error(
+      'The change is in effect, but decisions already in progress may still accept payouts.',
+    );
   }
 }
 

@@ -16,7 +16,7 @@ export async function showAudit(call: Call): Promise<void> {
     throw new UsageError('--since expects a day, such as 2026-11-24.');
   const subject = call.id === '' ? undefined : call.id;
   const rows = await listAudit(call.database, { subject, operator, since }, mostEntries);
-  printRows(call, rows, 'No such entry.', (row) => {
+  printRows(call, rows, 'No entry matches.', (row) => {
     const [command = '', ...others] = actionLines(row, ` ${row.subjectId}`);
     const lines = row.proposer === null ? others : [...others, `proposed by ${row.proposer}`];
     return [wrapped(command, '', '    '), ...lines.map((line) => wrapped(line, '  ', '    '))].join(

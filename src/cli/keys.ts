@@ -127,7 +127,7 @@ export async function addKey(
   const row = await insertApiKey(sql, { ...wanted, accountId, keyHash, lastFour: key.slice(-4) });
   if ((await countActiveKeys(sql, accountId, row.name)) > activeKeysOfName) {
     throw new UsageError(
-      `${accountId} has ${activeKeysOfName} active keys named ${row.name}: revoke one first, or give --name.`,
+      `${accountId} has ${activeKeysOfName} active keys named ${row.name}: revoke one first. (keys create can use another --name.)`,
     );
   }
   return { key, row };

@@ -53,7 +53,7 @@ export async function showLimits(call: Call): Promise<void> {
   }
   for (const { currency, aboveMinor, hours } of newPayee) {
     const above = writtenMinor(aboveMinor, currency);
-    const age = `less than ${writtenHours(hours)} old`;
+    const age = `added or updated less than ${writtenHours(hours)} ago`;
     console.log(`${currency}  ${above} a payout to a beneficiary ${age}`);
   }
 }

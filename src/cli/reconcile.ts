@@ -34,7 +34,8 @@ export async function reconcile({ database, isJson }: Call): Promise<boolean> {
     return count === 0;
   }
   if (statements.length === 0) console.log('No statement is closed, so no payment is compared.');
-  for (const { rail, day } of statements) console.log(`${rail}: last closed statement of ${day}`);
+  for (const { rail, day } of statements)
+    console.log(`${rail}: last closed statement is for ${day}`);
   for (const { currency, direction, bankMinor, ledgerMinor } of movements) {
     // The currency code comes from the bank and may not exist.
     const sum = (minor: bigint) => (isCurrency(currency) ? writtenMinor(minor, currency) : minor);

@@ -45,7 +45,8 @@ export function requiredFlag(flags: Flags, name: string): string {
 
 /** Returns the ID that a command names. */
 export function requiredId(what: string, { id }: Call): string {
-  if (id === '') throw new UsageError(`The id of a ${what} is missing.`);
+  if (id === '')
+    throw new UsageError(`The id of ${/^[aeiou]/.test(what) ? 'an' : 'a'} ${what} is missing.`);
   return id;
 }
 

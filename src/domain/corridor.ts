@@ -34,6 +34,7 @@ export type Corridor = {
   readonly spreadTermsId: bigint | null;
   /** Maximum amount of one payout, in minor units of the source currency. */
   readonly maximumMinor: bigint;
+  /** The rail that lists show; `railNameOf` decides which one a payout takes. */
   readonly rail: 'sandbox';
 };
 
@@ -111,7 +112,7 @@ export function railNameOf(mode: 'test' | 'live'): 'sandbox' | undefined {
 
 /** Returns the refusal of a payout whose mode has no rail. */
 export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
-  return refuse('corridor_unavailable', { hint: `No rail accepts ${mode} payouts here.` });
+  return refuse('corridor_unavailable', { hint: `No bank is connected for ${mode} accounts.` });
 }
 
 /** Returns the fee of an amount of zero or more, in minor units of the source currency, rounded up. */

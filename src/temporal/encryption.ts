@@ -32,7 +32,9 @@ export function encryptingCodec(keys: EncryptionKeys): PayloadCodec {
     const id = textOf(payload, 'encryption-key-id');
     const key = byId.get(id);
     if (key === undefined)
-      throw new Error(`TEMPORAL_ENCRYPTION_KEYS: expected the key ${id} of a payload`);
+      throw new Error(
+        `TEMPORAL_ENCRYPTION_KEYS: a payload was encrypted with the key ${id}, which is not set`,
+      );
     return PayloadMessage.decode(open(key, payload.data ?? new Uint8Array(), context));
   };
   return {

@@ -18,7 +18,7 @@ export function faultsOfTemporal(client: Client): Promise<Readonly<Record<string
     const schedules = await schedulesFault(client);
     return {
       schedules,
-      'temporal clock': schedules === '' ? await clockFault(client) : 'see schedules',
+      'temporal clock': schedules === '' ? await clockFault(client) : '(see schedules)',
       'search attributes': await attributesFault(client),
     };
   });

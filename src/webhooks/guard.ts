@@ -41,7 +41,7 @@ export class BlockedAddressError extends Error {
   readonly detail: string;
 
   constructor(detail: string) {
-    super('the host leads to no public address');
+    super('the host does not resolve to a public address');
     this.detail = detail;
   }
 }
@@ -159,7 +159,7 @@ export function guardedLookups(
   return (account) => (hostname, options, callback) => {
     const succeed = (addresses: readonly LookupAddress[]) => {
       const [first, ...others] = addresses.filter(({ address }) => isAllowed(address, policy));
-      if (first === undefined) fail('the name leads to no public address');
+      if (first === undefined) fail('the name does not resolve to a public address');
       else if (options.all === true) callback(null, [first, ...others]);
       else callback(null, first.address, first.family);
     };
@@ -216,7 +216,7 @@ function directConnector(policy: UrlPolicy, lookup: LookupFunction): buildConnec
       if (error !== null) return callback(error, null);
       if (isAllowed(socket.remoteAddress ?? '', policy)) return callback(null, socket);
       socket.destroy();
-      callback(new BlockedAddressError('the connection leads to no public address'), null);
+      callback(new BlockedAddressError('the connection is not to a public address'), null);
     });
 }
 

@@ -388,7 +388,7 @@ describe('an item that was never sent but that the bank reports as', () => {
       const canceled = await payer.client(`POST /v1/payouts/${id}/cancel`);
       expect(canceled).toMatchObject({ status: 409, body: { code: 'payout_not_cancelable' } });
       const byOperator = await operate(system, id, 'cancel');
-      expect(byOperator.printed).toMatch(/^refused: The rail may have taken the payout/m);
+      expect(byOperator.printed).toMatch(/^refused: The rail may have accepted the payout/m);
       const proposed = await operate(system, id, 'fail');
       expect(proposed.printed).toMatch(/^proposed: /m);
       // Two operators need the statements as well.

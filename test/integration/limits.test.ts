@@ -559,9 +559,9 @@ describe('a new beneficiary', () => {
     expect((await client('GET /v1/limits')).body).toMatchObject({ data: [] });
     await limit(accountId, { payout: '400.00', day: '900.00' });
     expect(await delayNew(accountId, { above: '0', hours: '1' })).toContain(
-      'less than an hour old',
+      'added or updated less than an hour ago',
     );
-    expect(await delayNew(accountId, { above: '0', hours: '48' })).toContain('48 hours old');
+    expect(await delayNew(accountId, { above: '0', hours: '48' })).toContain('48 hours ago');
     const unused = { used: null, left: null, resets_at: null };
     expect((await client('GET /v1/limits')).body['data']).toMatchObject([
       { type: 'payout', currency: 'USD', limit: '400.00', ...unused, hours: null },

@@ -440,7 +440,7 @@ describe('the audit log', () => {
     expect(byGrace).toContain(`grace: markSettled ${id}`);
     expect(byGrace).not.toContain('barbara: ');
     expect(await audit(id, { since: '2026-01-01' })).toContain('proposed by grace');
-    expect(await audit(id, { since: '2999-01-01' })).toBe('No such entry.');
+    expect(await audit(id, { since: '2999-01-01' })).toBe('No entry matches.');
     await expect(audit(id, { since: 'yesterday' })).rejects.toThrow('--since expects a day');
     const add = { name: 'nora', role: 'view' } as const;
     await giveOperatorKey(system.database, signedBy('ada'), 'add', add);

@@ -193,7 +193,7 @@ describe("the bank's statement against the ledger", () => {
     const { output, code } = await reconcile();
     const [{ day } = { day: '' }] = await database<{ day: string }[]>`
       select max(statement_date)::text as day from statements`;
-    expect(output).toContain(`sandbox: last closed statement of ${day}\n`);
+    expect(output).toContain(`sandbox: last closed statement is for ${day}\n`);
     expect(output).toMatch(/EUR debits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR credits {2}bank (\S+) {2}ledger \1\n/);
     expect(output).toMatch(/EUR postings \(test\) {2}[1-9]\d*, which sum to 0\.00 EUR\n/);

@@ -234,8 +234,8 @@ describe('the sender', () => {
     const named = url.replace('127.0.0.1', 'localhost');
     expect(await guarded.send(delivery(named))).toEqual({
       kind: 'blocked',
-      reason: 'the host leads to no public address',
-      detail: 'the name leads to no public address',
+      reason: 'the host does not resolve to a public address',
+      detail: 'the name does not resolve to a public address',
     });
     expect(requests).toHaveLength(0);
   });
@@ -308,7 +308,7 @@ describe('the sender with an egress proxy', () => {
     const { proxy, send } = await proxied({ deniedPort: new URL(url).port });
     expect(await send(delivery(url))).toEqual({
       kind: 'blocked',
-      reason: 'the host leads to no public address',
+      reason: 'the host does not resolve to a public address',
       detail: 'the egress proxy answered 403',
     });
     expect(proxy.ports()).toEqual([]);

@@ -446,11 +446,16 @@ it('an absent host and a private one give the same error, except in the log', as
   const [ofAbsent] = await deliveriesOf(absent);
   const [ofInside] = await deliveriesOf(inside);
   expect(ofAbsent).toMatchObject({ status: 'pending', attempts: 1, lastStatus: null });
-  expect(ofAbsent?.lastError).toBe('the host leads to no public address');
+  expect(ofAbsent?.lastError).toBe('the host does not resolve to a public address');
   expect(ofInside).toMatchObject({ lastError: ofAbsent?.lastError, lastStatus: null });
   expect(receiver.received).toEqual([]);
   const logged = worker.lines.join('');
-  for (const text of [absent.endpointId, 'ENOTFOUND', inside.endpointId, 'the name leads to']) {
+  for (const text of [
+    absent.endpointId,
+    'ENOTFOUND',
+    inside.endpointId,
+    'the name does not resolve to',
+  ]) {
     expect(logged).toContain(text);
   }
 });

@@ -63,7 +63,7 @@ async function openSender() {
   return { queried, send };
 }
 
-const leadsInside = { kind: 'blocked', detail: 'the name leads to no public address' };
+const leadsInside = { kind: 'blocked', detail: 'the name does not resolve to a public address' };
 
 it('names without an answer hold up neither the lookups of others nor their threads', async () => {
   const { queried, send } = await openSender();
@@ -81,7 +81,7 @@ it('names without an answer hold up neither the lookups of others nor their thre
 
   await Promise.all(attempts);
   // The same text as for a name that leads inside, so that callers cannot discover which names exist.
-  const reason = 'the host leads to no public address';
+  const reason = 'the host does not resolve to a public address';
   expect(ended).toEqual(Array(256).fill({ kind: 'blocked', reason, detail: 'ETIMEOUT' }));
   expect(await send('acct_slow', 'quick.example')).toMatchObject(leadsInside);
 });

@@ -309,7 +309,7 @@ describe('a challenge', () => {
     const { path } = await addEndpoint(client, 'http://localhost:9/guarded');
     const refused = await client(`POST ${path}/verify`);
     expect(refused.status).toBe(422);
-    expect(textOf(refused, 'detail')).toContain('the host leads to no public address');
+    expect(textOf(refused, 'detail')).toContain('the host does not resolve to a public address');
   });
 
   it('does not verify a URL that was set meanwhile', async () => {

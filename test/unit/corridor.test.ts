@@ -6,6 +6,6 @@ it('money of a test account goes to the sandbox bank, and that of a live account
   expect(railNameOf('live')).toBeUndefined();
   expect(refuseUnroutable('live')).toMatchObject({
     code: 'corridor_unavailable',
-    hint: 'No rail accepts live payouts here.',
+    hint: 'No bank is connected for live accounts.',
   });
 });

@@ -53,7 +53,7 @@ describe('a payload that Temporal stores', () => {
 
   it('names the missing key when it cannot be decrypted', async () => {
     const payload = await encrypted([april], 'secret');
-    await expect(decrypted([march], payload)).rejects.toThrow('expected the key 2026-04');
+    await expect(decrypted([march], payload)).rejects.toThrow('the key 2026-04, which is not set');
   });
 
   it.each([0, 12, -1])('is refused when its byte %i has changed', async (at) => {

@@ -232,7 +232,9 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   const refusal =
     isAnswered || isFinal(after.status)
       ? notCancelable(isUndecided ? { ...after, status: 'pending' } : after)
-      : refuse('service_unavailable', { hint: 'The payout may still be canceled: try again.' });
+      : refuse('service_unavailable', {
+          hint: 'The cancellation is recorded and may yet take effect: send the request again to learn the result.',
+        });
   return { ...refused(refusal), object, headers };
 }
 
