@@ -91,6 +91,9 @@ describe('a batch', () => {
       await script.nextCall('suspendChunk');
       script.stands = standing();
       for (const { number } of everyChunk) await chunkOf(script, number).signal(railUpdateSignal);
+      // Awaiting the result would skip time, perhaps past the timer before a chunk has read the signal.
+      const statusOf = async () => (await handle.describe()).status.name;
+      await expect.poll(statusOf, { timeout: 20_000 }).toBe('COMPLETED');
       expect(await handle.result()).toBe('all of it is over');
       const { started, fired } = await timersOf(handle);
       expect(fired).toBeLessThan(started.length);
