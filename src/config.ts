@@ -353,13 +353,16 @@ function read<T extends z.ZodRawShape>(
   throw new ConfigError(`These environment variables cannot be used:\n${lines.join('\n')}`);
 }
 
+/** An authority's certificate may be missing from a Secret of Kubernetes, and then public authorities count. */
+const mayBeEmpty = ['SANDBOX_BANK_CALLBACK_SECRET_PREVIOUS', 'TEMPORAL_TLS_CA'];
+
 /** Reads `NAME`, or the file that `NAME_FILE` names, as for mounted secrets. An empty variable means unset. */
 function settingOf(name: string, env: Environment): string | undefined {
   const file = env[`${name}_FILE`];
   if (env[name] || !file) return env[name] || undefined;
   const text = readSecret(`${name}_FILE`, file);
   // A secret made from an unset variable is empty, and without it the process would run unencrypted, for instance.
-  if (text === '' && !name.endsWith('_PREVIOUS')) {
+  if (text === '' && !mayBeEmpty.includes(name)) {
     throw new ConfigError(`${name}_FILE: expected a file that is not empty (${file})`);
   }
   return text || undefined;

@@ -75,7 +75,7 @@ export function batchActivities(deps: BatchDeps) {
 
     /** Debits all items of an all-or-nothing batch or refuses all. Retries a bug: no item can be parked. */
     decideBatch: ({ batchId, workflowAgeMs }: DecideBatchInput): Promise<void> =>
-      withHeartbeat(() => decideTogether(deps, batchId, workflowAgeMs)),
+      withHeartbeat(() => decideTogether(deps, { batchId, workflowAgeMs, isRepeated: false })),
 
     /**
      * Decides the pending items of a chunk in order and debits those it accepts. If the batch has
@@ -83,9 +83,12 @@ export function batchActivities(deps: BatchDeps) {
      */
     acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkCounts> =>
       longStep(async () => {
-        const { canceledAt, outcome } = await existingBatch(database, chunk.batchId);
+        const { outcome } = await existingBatch(database, chunk.batchId);
         // The workflow has had it decided, but the database has lost that, and the bank may have its orders.
-        if (outcome === null) await decideTogether(deps, chunk.batchId, workflowAgeMs);
+        if (outcome === null) {
+          await decideTogether(deps, { ...chunk, workflowAgeMs, isRepeated: true });
+        }
+        const { canceledAt } = await existingBatch(database, chunk.batchId);
         const pending = await itemsOf(database, chunk, ['pending']);
         await inGroups<Announcement>(deps, pending, (sql, ids) =>
           canceledAt === null
@@ -155,24 +158,25 @@ async function existingBatch(sql: Sql, batchId: string): Promise<BatchRow> {
   return batch;
 }
 
+type Deciding = DecideBatchInput & {
+  /** Whether it was decided before. Then it is not refused, because the bank may have paid what was accepted. */
+  readonly isRepeated: boolean;
+};
+
 /** Debits all items of an all-or-nothing batch or refuses all, unless it is decided or canceled. */
-async function decideTogether(
-  deps: BatchDeps,
-  batchId: string,
-  workflowAgeMs: number,
-): Promise<void> {
+async function decideTogether(deps: BatchDeps, deciding: Deciding): Promise<void> {
+  const { batchId: id } = deciding;
   const { isRefused, own } = await bulkTransaction(deps.database, maximumBatchItems, (sql) =>
-    decide(sql, deps, batchId, workflowAgeMs),
+    decide(sql, deps, deciding),
   );
-  deps.deliverer.begin([{ id: batchId, hasPendingDeliveries: isRefused }]);
+  deps.deliverer.begin([{ id, hasPendingDeliveries: isRefused }]);
   await wakeOwn(deps, own);
 }
 
 async function decide(
   sql: Sql,
   deps: AcceptanceDeps,
-  batchId: string,
-  workflowAgeMs: number,
+  { batchId, workflowAgeMs, isRepeated }: Deciding,
 ): Promise<{ readonly isRefused: boolean; readonly own: readonly WakeablePayout[] }> {
   const batch = await existingBatch(sql, batchId);
   if (batch.outcome !== null || batch.canceledAt !== null) {
@@ -182,6 +186,8 @@ async function decide(
   const ids = items.filter(({ status }) => status === 'pending').map(({ id }) => id);
   const { refused, own } = await acceptTogether(sql, deps, ids, workflowAgeMs);
   const isRefused = refused.length > 0;
+  // It stays undecided, which alerts operators (CorridorPayoutsUndecided).
+  if (isRefused && isRepeated) return { isRefused: false, own: [] };
   await recordOutcome(sql, batchId, isRefused ? 'refused' : 'accepted');
   if (isRefused) await refuseTogether(sql, batchId, ids, refused);
   const ownIds = own.map(({ id }) => id);

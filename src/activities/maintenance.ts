@@ -64,7 +64,7 @@ export function maintenanceActivities(deps: MaintenanceDeps) {
         for (const { currency, direction, drift } of totals) {
           show('ledger_drift_minor', { currency, direction }, drift);
         }
-        if (await areStatementsRecent(database)) showCompared('statements');
+        showCompared((await areStatementsRecent(database)) ? 'statements' : 'statements in part');
         return breaks;
       }),
 

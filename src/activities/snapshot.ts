@@ -5,7 +5,7 @@ import { type Attention, withAttention } from '../domain/payout.js';
 import { orderText, type Standing, standingOf } from '../domain/standing.js';
 
 /** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
-export type PayoutSnapshot = Omit<Standing, 'attentionReason' | 'statusReason'> & {
+export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
   readonly attention: Attention | null;
   /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
@@ -21,9 +21,11 @@ export type PayoutSnapshot = Omit<Standing, 'attentionReason' | 'statusReason'> 
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
-  const { attentionReason: reason, statusReason: _, ...standing } = standingOf(row);
+  const { attentionReason: reason, statusReason, ...standing } = standingOf(row);
   return {
     ...standing,
+    // No text of a bank enters a history.
+    ...(statusReason === 'corrected' && { statusReason }),
     attention: reason === null ? null : { reason, detail: row.attentionDetail ?? '' },
     hasPendingDeliveries: false,
     hasUnprocessedEvents: row.hasUnprocessedEvents ?? false,

@@ -13,6 +13,9 @@ const freshMs = 10_000;
 /** How long a scrape waits for the database: a host that has vanished never answers, and Prometheus waits 10 s. */
 const databaseLimitMs = 3_000;
 
+/** After this a reading is given up: TCP takes a quarter of an hour to, and after a failover the next one succeeds. */
+const readingLimitMs = 60_000;
+
 /**
  * Publishes the backlog as metrics. The API reads it because that also works while no worker runs. A part
  * that cannot be read keeps its last values and their time.
@@ -25,12 +28,13 @@ export function createBacklog(database: Database, temporal: Client, log: Logger)
   const warn = (err: unknown) => log.warn({ err }, 'the backlogs could not be read');
   let reading: Promise<void> | undefined;
   const readDatabase = (): Promise<void> => {
-    // A reading that hangs keeps its connection, so no other starts beside it.
-    reading ??= readBacklog(database)
-      .then((samples) => showBacklog('database', samples), warn)
-      .finally(() => {
-        reading = undefined;
-      });
+    // A reading that hangs keeps its connection, so at most one a minute starts.
+    reading ??= Promise.race([
+      readBacklog(database).then((samples) => showBacklog('database', samples), warn),
+      delay(readingLimitMs, undefined, { ref: false }),
+    ]).finally(() => {
+      reading = undefined;
+    });
     return Promise.race([reading, delay(databaseLimitMs, undefined, { ref: false })]);
   };
   return cached(async (): Promise<void> => {

@@ -24,9 +24,10 @@ export async function withConnections<T>(
   const stack = await stackIn(directory);
   // Empty means unset, as for every setting: an empty variable must not hide the value of the stack.
   const set = Object.entries({ ...process.env }).filter(([, value]) => value !== '');
-  // With a database of one's own, all else is one's own too: its commands must not reach the stack's Temporal.
-  const isOwn = set.some(([name]) => name === 'DATABASE_URL' || name === 'DATABASE_URL_FILE');
-  const settings = isOwn ? {} : stack.settings;
+  // With another database than the stack's, its commands must not reach the stack's Temporal either.
+  const { DATABASE_URL: own, DATABASE_URL_FILE: file } = Object.fromEntries(set);
+  const isOther = file !== undefined || (own !== undefined && !isSame(own, stack.settings));
+  const settings = isOther ? {} : stack.settings;
   const env: Environment = { ...settings, ...Object.fromEntries(set) };
   if (!env['DATABASE_URL'] && !env['DATABASE_URL_FILE']) {
     throw new ConfigError(
@@ -96,6 +97,13 @@ const localStack = z.object({
 });
 
 /** Reads the settings of a local stack running in the directory, as defaults for what is not configured. */
+/** Whether a URL names the stack's database; the logins may differ. */
+function isSame(url: string, { DATABASE_URL: ofStack = '' }: Environment): boolean {
+  const placeOf = (text: string) => (URL.canParse(text) ? new URL(text) : undefined);
+  const [one, other] = [placeOf(url), placeOf(ofStack)];
+  return one?.host === other?.host && one?.pathname === other?.pathname;
+}
+
 async function stackIn(directory: string) {
   const stack = await readJson(join(directory, 'stack.json'), localStack);
   const settings: Environment = {

@@ -80,6 +80,7 @@ async function viewOf(call: Call, id: string) {
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
   return {
     ...{ payout, entries, actions, callbacks, deliveries, workflow },
+    isSubmitted: standing.isSubmitted,
     wait: isUnsent && (batch?.pausedAt ?? null) !== null ? paused : wait,
     accepted: [...offersNow(deciding, entries), ...approvals],
   };
@@ -134,8 +135,8 @@ function linesOf(view: View): readonly string[] {
     ...fact('Beneficiary', `${row.beneficiaryId}${row.refusal ? '' : ' (details are encrypted)'}`),
     ...fact('Reference', row.reference),
     ...fact('Batch', row.batchId === null ? null : `${row.batchId}, item ${row.batchIndex}`),
-    ...fact('Repeats', row.retryOf),
-    ...fact('Our key', standingOf(row).isSubmitted ? `${railKey(row.id)}  (quote it)` : null),
+    ...fact('Retry of', row.retryOf),
+    ...fact('Our key', view.isSubmitted ? `${railKey(row.id)}  (give it to the bank)` : null),
     ...fact('Bank ref.', row.railReference),
     ...fact('Settle by', row.settleBy?.toISOString() ?? null),
     ...fact('Workflow', workflow),

@@ -96,13 +96,13 @@ export const lastStatements = (sql: Sql) => sql<{ rail: string; day: string }[]>
 
 /**
  * Whether every rail has closed a day lately. Until a day is closed, what only its side of the books has is no
- * difference yet. Four days, because a bank may close none of a long weekend.
+ * difference yet. Five days, because a bank may close none of a long weekend. Before the first payout no day is read.
  */
 export async function areStatementsRecent(sql: Sql): Promise<boolean> {
-  const [row] = await sql<{ areRecent: boolean | null }[]>`
-    select bool_and(day >= current_date - 4) as are_recent
+  const [row] = await sql<{ areRecent: boolean }[]>`
+    select coalesce(bool_and(day >= current_date - 5), true) as are_recent
       from (select max(statement_date) as day from statements group by rail) last`;
-  return row?.areRecent === true;
+  return exactlyOne(row).areRecent;
 }
 
 /** Returns differences between the bank's statements and the ledger, oldest first. */

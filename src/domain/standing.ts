@@ -15,7 +15,7 @@ export type Standing = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attentionReason: AttentionReason | null;
-  /** Of a row. A workflow does not receive it, so that no text of a bank enters its history. */
+  /** Of a row. A workflow learns only whether it is `corrected`. */
   readonly statusReason?: string | null;
   readonly isAccepted: boolean;
   /** Whether the order was, or may have been, submitted to the rail. */

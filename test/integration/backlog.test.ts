@@ -11,6 +11,7 @@ import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
 import { failingEndpoints } from '../../src/db/operatorLists.js';
 import { parkPayouts } from '../../src/db/payouts.js';
+import { areStatementsRecent, storeStatement } from '../../src/db/statements.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { type BacklogSample, createRegistry } from '../../src/metrics.js';
 import { createRails } from '../../src/rails/registry.js';
@@ -223,6 +224,19 @@ describe('what waits', () => {
     await age(test.database`true`);
     expect(await count()).toBe(all);
   });
+});
+
+it('statements are compared in part while a bank has closed no day lately', async () => {
+  const isRecentAfter = async (daysAgo: number) => {
+    const date = new Date(Date.now() - daysAgo * 86_400_000).toISOString().slice(0, 10);
+    await transaction(test.worker, (sql) =>
+      storeStatement(sql, { rail: 'sandbox', date, closed: true, lines: [] }),
+    );
+    return areStatementsRecent(test.worker);
+  };
+  expect(await areStatementsRecent(test.worker)).toBe(true);
+  expect(await isRecentAfter(7)).toBe(false);
+  expect(await isRecentAfter(4)).toBe(true);
 });
 
 it('a scrape does not wait for a database host that has vanished', async ({ onTestFinished }) => {

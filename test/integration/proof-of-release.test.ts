@@ -212,6 +212,14 @@ it('an all-or-nothing batch whose decision the database has lost is decided agai
   for (const id of ids) await expectHeld(id, 'processing');
   const outcome = async () => (await findBatchById(time.database, chunk.batchId))?.outcome;
   expect(await outcome()).toBe('accepted');
+  // It is not refused then, whatever would refuse it now: the bank may have paid what it was given.
+  const late = await requestedItems(2, 'all_or_nothing');
+  await time.database`update accounts set state = 'frozen' where id = (
+    select account_id from batches where id = ${late.chunk.batchId})`;
+  await attempt(() => activities().acceptChunk({ ...late.chunk, workflowAgeMs: 0 }));
+  for (const id of late.ids) expect(await rowOf(id)).toMatchObject({ status: 'pending' });
+  await attempt(() => activities().decideBatch({ batchId: late.chunk.batchId, workflowAgeMs: 0 }));
+  for (const id of late.ids) expect(await rowOf(id)).toMatchObject({ status: 'failed' });
   const canceled = await requestedItems(2, 'all_or_nothing');
   await cancelBatch(time.database, canceled.chunk.batchId);
   await attempt(() => activities().acceptChunk({ ...canceled.chunk, workflowAgeMs: 0 }));
@@ -1367,6 +1375,7 @@ describe('a payout that may have been sent in a period that the database has los
     await park(id, 'unexpected_failure');
     const text = await shown(() => showPayout(called(time, id)));
     expect(text).toContain('--statement-date');
+    expect(text).toContain('(give it to the bank)');
     expect(text).not.toContain('never sent');
   });
 

@@ -47,11 +47,14 @@ it('without a stack, an empty DATABASE_URL counts as not set', async () => {
   );
 });
 
-it('with a database of one’s own, nothing comes from the local stack', async () => {
+it('with another database, nothing comes from the local stack', async () => {
   for (const name of [...empty, 'SANDBOX_BANK_URL']) vi.stubEnv(name, '');
   vi.stubEnv('DATABASE_URL', 'postgres://127.0.0.2:1/corridor');
   await writeFile(join(directory, 'stack.json'), JSON.stringify(stack));
   expect(await shown()).toEqual({ host: '127.0.0.2', temporalUi: undefined, bank: undefined });
+  // The stack may run on one's own server.
+  vi.stubEnv('DATABASE_URL', 'postgres://owner:secret@127.0.0.1:1/corridor');
+  expect(await shown()).toMatchObject({ bank: 'http://127.0.0.1:8090' });
 });
 
 it('a secret file that is empty is refused, because it was made from a variable that was not set', async () => {

@@ -158,7 +158,7 @@ function errorOf(
   if (isProblem(body)) {
     const problem = new CorridorProblem(body, facts);
     if (!isDoubtful || facts.idempotencyKey === undefined || isOfFirst(problem)) return problem;
-    const message = `It is unknown whether the request was executed: the last answer was ${body.code}.`;
+    const message = `The request may have been executed: the last answer was ${body.code}.`;
     return new CorridorConnectionError(message, { ...facts, cause: problem });
   }
   if (attempt.status !== undefined) {
@@ -178,7 +178,7 @@ function errorOf(
 function isOfFirst({ code, status, payout, batch }: CorridorProblem): boolean {
   if (code === 'idempotency_key_reused') return false;
   if (status >= 500) return code === 'rate_unavailable';
-  return (payout ?? batch) !== undefined || status === 422;
+  return (payout ?? batch) !== undefined || status === 422 || code === 'not_found';
 }
 
 /** Returns the cause's message, because fetch's own message is only "fetch failed". */

@@ -75,12 +75,12 @@ export async function bindItems(
 
 /**
  * Returns what an item's key has already created: the payout that the item refers to, or why it cannot. A batch
- * that is paid as a whole cannot refer to a payout that was not paid.
+ * that is paid as a whole cannot refer to a payout that has ended unpaid by then.
  */
 export async function readEarlier(sql: Sql, mode: BatchMode, before: readonly KeyBinding[]) {
   const bindingOf = new Map(before.map((binding) => [binding.key, binding]));
   const ids = mode === 'all_or_nothing' ? before.map(({ objectId }) => objectId) : [];
-  const statuses = await statusesOf(sql, ids);
+  const statuses = ids.length === 0 ? [] : await statusesOf(sql, ids);
   const unpaid = new Set(statuses.flatMap(({ id, status }) => (endedUnpaid(status) ? [id] : [])));
   return ({
     index,

@@ -188,7 +188,7 @@ def _is_of_first(problem: CorridorProblem) -> bool:
     if problem.status >= 500:
         return problem.code == "rate_unavailable"
     names = problem.payout is not None or problem.batch is not None
-    return names or problem.status == 422
+    return names or problem.status == 422 or problem.code == "not_found"
 
 
 def _error_of(failure: _Failure, request: Request, attempts: int, is_doubtful: bool) -> Exception:
@@ -198,10 +198,7 @@ def _error_of(failure: _Failure, request: Request, attempts: int, is_doubtful: b
         problem = CorridorProblem(failure.problem, key, attempts)
         if not is_doubtful or key is None or _is_of_first(problem):
             return problem
-        said = (
-            "It is unknown whether the request was executed: the last answer was "
-            f"{problem.code}."
-        )
+        said = f"The request may have been executed: the last answer was {problem.code}."
         unknown = CorridorConnectionError(said, key, attempts)
         unknown.__cause__ = problem
         return unknown
