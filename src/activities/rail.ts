@@ -309,7 +309,8 @@ async function repeatAll(
 /** After a suspension, "not found" and "voided" may mean that the rail has forgotten a paid order. */
 const stale = 'the process was suspended: not sent';
 
-const keyForgotten = 'The rail does not know the key, and may have forgotten it: not sent again.';
+const keyForgotten =
+  'The rail does not know the key, but may have forgotten it, so the order is not sent again.';
 
 const lostAndForgotten =
   'It may have been sent in a period that the database has lost, and the rail may have forgotten its ' +

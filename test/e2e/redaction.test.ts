@@ -560,7 +560,8 @@ describe('the data that Temporal stores, with encryption keys', () => {
       ];
       expect(refused.map(({ status }) => status)).toEqual([401, 401, 404, 400, 400, 413]);
       expect(await refused[4]?.json()).toEqual({
-        message: 'TEMPORAL_ENCRYPTION_KEYS: expected the key 2020-01 of a payload',
+        message:
+          'TEMPORAL_ENCRYPTION_KEYS: a payload was encrypted with the key 2020-01, which is not set',
       });
     } finally {
       await server.stop();

@@ -190,7 +190,7 @@ describe('a frozen account', () => {
     });
     expect(log.mock.calls.flat()).toEqual([`${account.id} is frozen.`]);
     expect(warn.mock.calls.flat()).toEqual([
-      'Decisions already in progress may still accept payouts.',
+      'The change is in effect, but decisions already in progress may still accept payouts.',
     ]);
     log.mockRestore();
     warn.mockRestore();

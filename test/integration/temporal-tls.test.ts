@@ -241,7 +241,8 @@ describe('the attempts in progress', () => {
     };
     const other = 'applyEvents: attempt 3';
     const line = 'submitPayouts: attempt 2, after: ';
-    const missing = 'TEMPORAL_ENCRYPTION_KEYS: expected the key 2026-11 of a payload';
+    const missing =
+      'TEMPORAL_ENCRYPTION_KEYS: a payload was encrypted with the key 2026-11, which is not set';
     expect(await linesWith(keys.join(' '))).toEqual([`${line}the rail answered 503`, other]);
     expect(await linesWith()).toEqual([`${line}Encoded failure (${missing})`, other]);
     const newer = `2026-12:${'b2'.repeat(32)}`;
