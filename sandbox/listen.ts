@@ -129,7 +129,7 @@ function feedOf({ apiUrl, apiKey }: Caller, signal: AbortSignal) {
     if (answer.status >= 400 && answer.status < 500 && ![408, 429].includes(answer.status)) {
       throw new UsageError(`The API refused to list events (${answer.status}): ${text}`);
     }
-    if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+    if (!answer.ok) throw new Error(`the API answered ${answer.status}`);
     const { data } = pageShape.parse(JSON.parse(text));
     const version = answer.headers.get('corridor-version');
     return data.map((event) => ({ ...event, api_version: version }));
