@@ -3,11 +3,11 @@
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { WithStartWorkflowOperation } from '@temporalio/client';
+import { bareStarts, startBareWorker } from './bareTemporal.mjs';
 import { withBench } from './batch/bench.mjs';
 import { openCustomer } from './batch/customer.mjs';
 import { unbalanced } from './batch/measure.mjs';
-import { startScript, watchProcesses } from './batch/processes.mjs';
+import { watchProcesses } from './batch/processes.mjs';
 import { describeMachine, heading, percentile, totalMs } from './batch/report.mjs';
 import { closedLoop, openLoop, pay, startReceiver } from './payers.mjs';
 
@@ -26,27 +26,14 @@ const aRound = Number(values['a-round']);
 const rates = values.rates.split(',').map(Number);
 const seconds = Number(values.seconds);
 
-const taskQueue = 'bench-bare';
-
-/** Calls to Temporal alone, from the same kind of client as the API's. */
-function bareCalls({ workflow }) {
-  let number = 0;
-  const options = () => {
-    number += 1;
-    return { workflowId: `bare-${number}`, taskQueue, workflowTaskTimeout: 5_000 };
-  };
+/** Calls to Temporal alone. */
+function bareCalls(temporal) {
+  const bare = bareStarts(temporal);
   return {
-    update: () =>
-      workflow.executeUpdateWithStart('accept', {
-        startWorkflowOperation: new WithStartWorkflowOperation('answering', {
-          ...options(),
-          workflowIdConflictPolicy: 'USE_EXISTING',
-        }),
-      }),
-    run: () => workflow.execute('empty', options()),
+    ...bare,
     /** A bare payout. Resolves when the bank has called back and all is done. */
     shaped: async () => {
-      const handle = await workflow.start('payoutShaped', options());
+      const handle = await bare.shaped();
       await delay(callbackAfterMs);
       await handle.signal('railUpdate');
       await handle.result();
@@ -146,19 +133,9 @@ async function measureLoad(customer, bare) {
 const machine = describeMachine();
 
 const result = await withBench(values.data, async (bench) => {
-  const { stack, temporal, directory, database } = bench;
+  const { stack, temporal, database } = bench;
   const receiver = await startReceiver();
-  const worker = await startScript({
-    name: 'bare-worker',
-    script: './workflowWorker.mjs',
-    directory,
-    env: {
-      TEMPORAL_ADDRESS: stack.description.temporal_address,
-      TEMPORAL_NAMESPACE: temporal.options.namespace,
-      TASK_QUEUE: taskQueue,
-      WORKFLOWS: '../bareWorkflows.mjs',
-    },
-  });
+  const worker = await startBareWorker(bench);
   try {
     const customer = await openCustomer({ ...bench, sinkUrl: receiver.url }, 'accept', 50_000);
     const bare = bareCalls(temporal);

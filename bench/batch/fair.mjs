@@ -1,8 +1,9 @@
 // Measures how batches affect single payouts: the response time of POST /v1/payouts while idle and while
-// batches run, on one stack in one run; see ../README.md.
+// batches run, beside that of Temporal alone, on one stack in one run; see ../README.md.
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { bareStarts, startBareWorker } from '../bareTemporal.mjs';
 import { openLoop, pay } from '../payers.mjs';
 import { withBench } from './bench.mjs';
 import { batchBody, openCustomer } from './customer.mjs';
@@ -84,18 +85,26 @@ const result = await withBench(values.data, async (bench) => {
   const single = await openCustomer(bench, 'single', 2 * samples + warmup);
   // The batches have a different customer, so that contention for one balance is not measured.
   const bulk = await openCustomer(bench, 'bulk', mostBatches * items);
+  const bareWorker = await startBareWorker(bench);
+  const { update } = bareStarts(bench.temporal);
+  const sampleBare = (count) => openLoop(count, Number(values['a-second']), update);
   await sample(single, warmup, 'warm-up');
+  await sampleBare(warmup);
   const idle = figures(await sample(single, samples, 'idle'));
+  const bareIdle = figures(await sampleBare(samples));
   const stopBatches = keepBatchesRunning(bulk);
   const answers = await sample(single, samples, 'busy');
+  const bareBusy = figures(await sampleBare(samples));
   const { intakes, ...ended } = await stopBatches();
+  await bareWorker.stop();
   const isBeside = ({ startMs, ms }) =>
     intakes.every(({ fromMs, toMs }) => startMs + ms < fromMs || startMs > toMs);
   const busy = figures(answers);
   const afterIntake = figures(answers.filter(isBeside));
   const ratioOf = ({ p95Ms }) => p95Ms / idle.p95Ms;
   return {
-    ...{ idle, busy, afterIntake, ...ended },
+    ...{ idle, busy, afterIntake, bareIdle, bareBusy, ...ended },
+    bareRatio: bareBusy.p95Ms / bareIdle.p95Ms,
     ...{ p95Ratio: ratioOf(busy), p95AfterIntake: ratioOf(afterIntake) },
   };
 });
@@ -113,6 +122,10 @@ console.log(
   `p95 while batches of ${items} ran (${result.batches} sent, ${result.settled} items settled ` +
     `meanwhile): ${result.p95Ratio.toFixed(2)} times that of an idle system; ` +
     `without the samples during the intake of a batch: ${result.p95AfterIntake.toFixed(2)} times`,
+);
+console.log(
+  `Temporal alone: p95 ${result.bareIdle.p95Ms.toFixed(1)} and ${result.bareBusy.p95Ms.toFixed(1)} ms, ` +
+    `${result.bareRatio.toFixed(2)} times`,
 );
 if (values.json !== undefined) {
   await writeFile(values.json, `${JSON.stringify({ ...machine, items, ...result }, null, 2)}\n`);

@@ -128,7 +128,9 @@ describe('corridor listen', () => {
     expect(listening.lines.join('\n')).toContain('-> ECONNREFUSED');
     await api.part.stop();
     await happen();
-    await expect.poll(() => listening.lines.join('\n'), soon).toContain('The events could not be read');
+    await expect
+      .poll(() => listening.lines.join('\n'), soon)
+      .toContain('The events could not be read');
     const again = await start();
     onTestFinished(() => again.part.stop());
     await happen();
