@@ -83,12 +83,13 @@ export function batchActivities(deps: BatchDeps) {
      */
     acceptChunk: ({ workflowAgeMs, ...chunk }: AcceptChunkInput): Promise<ChunkCounts> =>
       longStep(async () => {
-        const { outcome } = await existingBatch(database, chunk.batchId);
+        let batch = await existingBatch(database, chunk.batchId);
         // The workflow has had it decided, but the database has lost that, and the bank may have its orders.
-        if (outcome === null) {
+        if (batch.outcome === null) {
           await decideTogether(deps, { ...chunk, workflowAgeMs, isRepeated: true });
+          batch = await existingBatch(database, chunk.batchId);
         }
-        const { canceledAt } = await existingBatch(database, chunk.batchId);
+        const { canceledAt } = batch;
         const pending = await itemsOf(database, chunk, ['pending']);
         await inGroups<Announcement>(deps, pending, (sql, ids) =>
           canceledAt === null
