@@ -1,5 +1,5 @@
-// Measures the effect of millions of payouts on a batch, accepting, reads, lists and the sweep, on one stack
-// before and after filling the tables; also the size of a payout in each table. See README.md.
+// Measures the effect of millions of payouts on a batch, accepting, reads, lists and the sweep: two stacks, one
+// of them filled, are measured in turns; also the size of a payout in each table. See README.md.
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +16,7 @@ import { closedLoop, pay } from './payers.mjs';
 const { values } = parseArgs({
   options: {
     payouts: { type: 'string', default: '3000000' },
-    rounds: { type: 'string', default: '3' },
+    rounds: { type: 'string', default: '5' },
     data: { type: 'string', default: '.corridor/bench' },
     json: { type: 'string' },
   },
@@ -98,15 +98,29 @@ async function measure(bench, large, name) {
   };
 }
 
-/** Returns the minimum of each figure over several rounds, because other load only makes figures worse. */
-async function best(bench, large, label) {
-  const found = [];
+/** Measures both stacks in turns, the one that begins alternating. Returns the figures of each round. */
+async function measureInTurns(stacks) {
+  const found = { empty: [], filled: [] };
   for (let round = 1; round <= rounds; round += 1) {
-    console.error(`  ${label}, round ${round} …`);
-    found.push(await measure(bench, large, `${label}-${round}`));
+    const names = round % 2 === 1 ? ['empty', 'filled'] : ['filled', 'empty'];
+    for (const name of names) {
+      console.error(`  ${name}, round ${round} …`);
+      const { bench, large } = stacks[name];
+      found[name].push(await measure(bench, large, `${name}-${round}`));
+    }
   }
-  const least = (name) => Math.min(...found.map((figures) => figures[name]));
-  return Object.fromEntries(Object.keys(found[0]).map((name) => [name, least(name)]));
+  return found;
+}
+
+/** Opens the account with most payouts and pays a batch of it, of which the fill makes copies. */
+async function payLarge(bench) {
+  const large = await openCustomer(bench, 'large', items);
+  const body = batchBody(large, items);
+  const prepare = async () => async () => void (await large.request('POST /v1/batches', body));
+  await timeWay({
+    ...{ bench, database: bench.database, customer: large, prepare, warmup: 0, payouts: items },
+  });
+  return large;
 }
 
 /** SQL for the IDs of copy $1: as long and as unique as the originals. */
@@ -198,24 +212,32 @@ async function bytesAPayout({ database }) {
 }
 
 const machine = describeMachine();
-const results = await withBench(values.data, async (bench) => {
-  const large = await openCustomer(bench, 'large', items);
-  const body = batchBody(large, items);
-  const prepare = async () => async () => void (await large.request('POST /v1/batches', body));
-  await timeWay({
-    ...{ bench, database: bench.database, customer: large, prepare, warmup: 0, payouts: items },
+const results = await withBench(`${values.data}-filled`, async (toFill) => {
+  const large = await payLarge(toFill);
+  await fill(toFill, large);
+  const sizes = await bytesAPayout(toFill);
+  return withBench(`${values.data}-empty`, async (empty) => {
+    const found = await measureInTurns({
+      empty: { bench: empty, large: await payLarge(empty) },
+      filled: { bench: toFill, large },
+    });
+    return { payouts, ...found, sizes };
   });
-  const empty = await best(bench, large, 'empty');
-  await fill(bench, large);
-  const sizes = await bytesAPayout(bench);
-  return { payouts, empty, filled: await best(bench, large, 'filled'), sizes };
 });
 
-console.log(`${heading(machine)}, milliseconds before and with ${payouts} payouts:`);
-for (const [name, before] of Object.entries(results.empty)) {
-  const after = results.filled[name];
+console.log(
+  `${heading(machine)}, medians of ${rounds} rounds in milliseconds, with empty tables and with ` +
+    `${payouts} payouts, and the lowest and highest ratio of a round:`,
+);
+for (const name of Object.keys(results.empty[0])) {
+  const [empty, filled] = [results.empty, results.filled].map((all) =>
+    all.map((each) => each[name]),
+  );
+  const [before, after] = [percentile(empty, 0.5), percentile(filled, 0.5)];
+  const ratios = filled.map((ms, round) => ms / empty[round]);
   const cells = [before.toFixed(1), after.toFixed(1), (after / before).toFixed(2)];
-  console.log([name.padEnd(38), ...cells.map((cell) => cell.padStart(10))].join(''));
+  const range = `${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)}`;
+  console.log([name.padEnd(48), ...[...cells, range].map((cell) => cell.padStart(14))].join(''));
 }
 console.table(results.sizes);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify({ machine, results }));

@@ -24,6 +24,9 @@ const samples = Number(values.samples);
 /** Warm-up requests, because the first requests to a process are slow whatever the load. */
 const warmup = 20;
 
+/** Number of samples of one kind in a row, so that both kinds meet every phase of a batch. */
+const inARow = 20;
+
 /** Poll interval for the end of a batch, after which the next one is sent. */
 const pollIntervalMs = 250;
 
@@ -68,6 +71,17 @@ function keepBatchesRunning(customer) {
   };
 }
 
+/** Takes the samples of both kinds in turns and returns them separately. */
+async function inTurns(takeOurs, takeBare) {
+  const [ours, bare] = [[], []];
+  for (let taken = 0; taken < samples; taken += inARow) {
+    const count = Math.min(inARow, samples - taken);
+    ours.push(...(await takeOurs(count, taken)));
+    bare.push(...(await takeBare(count)));
+  }
+  return { ours, bare };
+}
+
 function figures(answers) {
   const times = answers.map(({ ms }) => ms);
   const pending = answers.filter(({ isPending }) => isPending).length;
@@ -90,17 +104,18 @@ const result = await withBench(values.data, async (bench) => {
   const sampleBare = (count) => openLoop(count, Number(values['a-second']), update);
   await sample(single, warmup, 'warm-up');
   await sampleBare(warmup);
-  const idle = figures(await sample(single, samples, 'idle'));
-  const bareIdle = figures(await sampleBare(samples));
+  const sampleBoth = (label) =>
+    inTurns((count, taken) => sample(single, count, `${label} ${taken}`), sampleBare);
+  const whileIdle = await sampleBoth('idle');
   const stopBatches = keepBatchesRunning(bulk);
-  const answers = await sample(single, samples, 'busy');
-  const bareBusy = figures(await sampleBare(samples));
+  const whileBusy = await sampleBoth('busy');
   const { intakes, ...ended } = await stopBatches();
   await bareWorker.stop();
   const isBeside = ({ startMs, ms }) =>
     intakes.every(({ fromMs, toMs }) => startMs + ms < fromMs || startMs > toMs);
-  const busy = figures(answers);
-  const afterIntake = figures(answers.filter(isBeside));
+  const [idle, busy] = [figures(whileIdle.ours), figures(whileBusy.ours)];
+  const [bareIdle, bareBusy] = [figures(whileIdle.bare), figures(whileBusy.bare)];
+  const afterIntake = figures(whileBusy.ours.filter(isBeside));
   const ratioOf = ({ p95Ms }) => p95Ms / idle.p95Ms;
   return {
     ...{ idle, busy, afterIntake, bareIdle, bareBusy, ...ended },
