@@ -73,17 +73,30 @@ export async function payout({ payoutId }: PayoutInput): Promise<PayoutStatus | 
   receiveCommands(run.commands);
   setCurrentDetails('Requested. The service decides next whether to accept it.');
   await CancellationScope.nonCancellable(async () => {
-    await runToEnd(run);
-    await signalBatch(run);
-    // A command that arrives when nothing is left to do still gets an answer.
-    while (!allHandlersFinished()) {
-      for (const command of run.commands.splice(0)) {
-        command.result = unexecuted(run.isSuperseded ? elsewhere : finished);
+    let isOpen = true;
+    while (isOpen && !run.isSuperseded) {
+      try {
+        isOpen = await nextStep(run);
+      } catch (error) {
+        if (error instanceof ContinueAsNew) throw error;
+        log.error('a step of the payout failed', { payoutId, error });
+        await park(run, 'unexpected_failure', messageOf(error));
       }
-      await condition(() => allHandlersFinished() || run.commands.length > 0);
     }
+    await signalBatch(run);
+    await answerLateCommands(run);
   });
   return run.isSuperseded || run.snapshot === undefined ? 'superseded' : run.snapshot.status;
+}
+
+/** Answers commands that arrive when nothing is left to do. */
+async function answerLateCommands({ commands, isSuperseded }: PayoutRun): Promise<void> {
+  while (!allHandlersFinished()) {
+    for (const command of commands.splice(0)) {
+      command.result = unexecuted(isSuperseded ? elsewhere : finished);
+    }
+    await condition(() => allHandlersFinished() || commands.length > 0);
+  }
 }
 
 const finished = 'The payout has just come to its end. Look at it again.';
@@ -97,19 +110,6 @@ async function signalBatch({ isSuperseded }: PayoutRun): Promise<void> {
   await getExternalWorkflowHandle(batchId)
     .signal(railUpdateSignal)
     .catch(() => undefined);
-}
-
-async function runToEnd(run: PayoutRun): Promise<void> {
-  let isOpen = true;
-  while (isOpen && !run.isSuperseded) {
-    try {
-      isOpen = await nextStep(run);
-    } catch (error) {
-      if (error instanceof ContinueAsNew) throw error;
-      log.error('a step of the payout failed', { payoutId: run.payoutId, error });
-      await park(run, 'unexpected_failure', messageOf(error));
-    }
-  }
 }
 
 /** Does the next step. Returns false when there is nothing left to do. */
@@ -168,11 +168,14 @@ function hasInput(run: PayoutRun): boolean {
  */
 async function handleCommandOrEvents(run: PayoutRun): Promise<void> {
   const command = run.commands.shift();
-  if (command === undefined) {
-    // Reset before the activity: a signal that arrives meanwhile triggers another pass.
-    run.signal.isUp = false;
-    return updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
-  }
+  if (command !== undefined) return execute(run, command);
+  // Reset before the activity: a signal that arrives meanwhile triggers another pass.
+  run.signal.isUp = false;
+  updateFrom(run, await ledgerStep((ledger) => ledger.applyRailEvents(driven(run))));
+}
+
+/** Executes a command. If it fails, the answer says why, and the payout continues. */
+async function execute(run: PayoutRun, command: Command): Promise<void> {
   const { payoutId } = run;
   const settleBy = run.snapshot?.settleBy;
   const { executeCommand } = command.actor === 'customer' ? cancellation : operation;

@@ -2,6 +2,7 @@ import type Koa from 'koa';
 import { bulkTransaction } from '../../db/client.js';
 import { storeRailEvents } from '../../db/railInbox.js';
 import { refuse } from '../../domain/refusal.js';
+import { createKeyedLimit } from '../../keyedLimit.js';
 import { count } from '../../metrics.js';
 import type { CallbackReader } from '../../rails/rail.js';
 import { wakeChunks, wakePayouts } from '../../temporal/workflowCalls.js';
@@ -19,7 +20,7 @@ const bodiesAtOnce = 64;
  * read from one address at a time.
  */
 export function receiveCallback(deps: ApiDeps): Koa.Middleware {
-  const reading = new Map<string, number>();
+  const reading = createKeyedLimit(bodiesAtOnce, 0);
   return async (ctx) => {
     const railName = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
     const rail = deps.rails.get(railName);
@@ -28,20 +29,13 @@ export function receiveCallback(deps: ApiDeps): Koa.Middleware {
       const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
       return answerProblem(ctx, { refusals: [refuse(code)] });
     }
-    const network = networkOf(deps.proxies.clientOf(ctx.req));
-    const add = (more: number) => reading.set(network, (reading.get(network) ?? 0) + more);
-    if ((reading.get(network) ?? 0) >= bodiesAtOnce) {
+    const read = reading(networkOf(deps.proxies.clientOf(ctx.req)), () => readBody(ctx));
+    if (read === undefined) {
       const expected = `at most ${bodiesAtOnce} callbacks at a time from one address`;
       const refusals = [refuse('too_many_in_flight', { expected })];
       return answerProblem(ctx, { refusals, headers: { 'Retry-After': '1' } });
     }
-    add(1);
-    try {
-      await readBody(ctx);
-    } finally {
-      add(-1);
-      if (reading.get(network) === 0) reading.delete(network);
-    }
+    await read;
     return takeCallback(deps, ctx, rail);
   };
 }
