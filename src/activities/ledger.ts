@@ -42,6 +42,8 @@ export function ledgerActivities(deps: LedgerDeps) {
     /** Parks a payout for an operator. */
     parkPayout: ({ driver, id, reason, detail }: ParkInput): Promise<readonly PayoutSnapshot[]> =>
       transaction(database, async (sql) => {
+        // Read again once locked: the first statement may have waited for a report, and not see it in the inbox.
+        await lockPayouts(sql, driver, [id]);
         const rows = await lockPayouts(sql, driver, [id]);
         // The rail's final report may have been recorded just as its time ran out.
         const isLate = reason === 'settle_by_passed' && rows.some(({ status }) => isFinal(status));

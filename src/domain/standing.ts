@@ -88,6 +88,9 @@ export const conflicting =
   "The rail's reports contradict each other, so neither another report nor more time proves anything. " +
   'Use settle with evidence, or fail with the --statement-date of a closed statement.';
 
+const neverSent =
+  'The order was never sent, so the bank cannot have paid it. Use retry to continue it, or fail to release the money.';
+
 export const partlyReturned =
   'The rail returned only part of the amount. Use fail to accept that as final, or settle once the bank has ' +
   'shown that it paid.';
@@ -127,7 +130,8 @@ export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): st
 
 type Resolving = Exclude<OperatorCommand['kind'], 'approve' | 'cancel' | 'correct'>;
 
-function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standing) {
+function refusalOfAccepted(kind: Resolving, standing: Standing) {
+  const { status, attentionReason, isSubmitted } = standing;
   const isDisputed = hasConflictingReports(attentionReason);
   const is = `The payout is ${status}`;
   const confirm = status === 'settled' ? 'settle' : 'fail';
@@ -136,6 +140,7 @@ function refusalOfAccepted(kind: Resolving, { status, attentionReason }: Standin
       if (!isInFlight(status)) return `${is}. Confirm it with ${confirm}.`;
       return attentionReason === 'return_short' && status === 'sent' ? partlyReturned : undefined;
     case 'markSettled':
+      if (status === 'processing' && !isSubmitted && !isDisputed) return neverSent;
       return status === 'failed' || status === 'canceled'
         ? `${is} and can no longer be settled. Book what the bank has paid with late-return, clear-suspense or correct.`
         : undefined;

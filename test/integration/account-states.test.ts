@@ -312,6 +312,22 @@ describe('closing an account', () => {
     await Promise.all(closing);
   });
 
+  it('does not deadlock with a settlement, which locks the balance before the account', async () => {
+    const { account } = await createTestAccount(system.database, { funds: { USD: 125_000n } });
+    const { id } = await requestPayout(system.database, account.id);
+    await change(account.id, 'frozen');
+    const closing: Promise<unknown>[] = [];
+    await system.database.begin(async (sql) => {
+      await sql`select from lock_funds(${[id]})`;
+      const closed = setAccountState(system.database, account.id, 'closed');
+      closing.push(expect(closed).rejects.toThrow('not final'));
+      await untilOneWaits();
+      await sql`
+        update accounts set event_sequence = event_sequence + 1 where id = ${account.id}`;
+    });
+    await Promise.all(closing);
+  });
+
   it('refuses a payout that is requested at the same moment', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     await change(account.id, 'frozen');

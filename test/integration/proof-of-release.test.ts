@@ -987,6 +987,36 @@ async function isDue(id: string): Promise<boolean> {
   return exactlyOne(row).isDue;
 }
 
+describe('a parked payout', () => {
+  it('is not settled on evidence if it was never sent, but released or continued', async () => {
+    const id = await accepted();
+    await park(id, 'unexpected_failure');
+    const settle = { kind: 'markSettled', evidence: 'MT103 of another order' } as const;
+    expect(await execute(inputOf(id, settle))).toMatchObject({
+      outcome: 'refused',
+      detail: expect.stringContaining('never sent'),
+    });
+    await expectHeld(id, 'processing');
+    expect(await execute(inputOf(id, { kind: 'retryNow' }))).toMatchObject({ outcome: 'done' });
+    await submit(id);
+    expect(await rowOf(id)).toMatchObject({ status: 'sent', attentionReason: null });
+  });
+
+  it('sees a report that was being stored while it was parked', async () => {
+    const id = await sent();
+    const { driver } = await rowOf(id);
+    const settlement = await settledReport(id);
+    const parking: Promise<unknown>[] = [];
+    await time.database.begin(async (sql) => {
+      await storeRailEvents(sql, 'sandbox', [railEvent(id, settlement)]);
+      const input = { driver, id, reason: 'settle_by_passed', detail: 'late' } as const;
+      parking.push(attempt(() => activities().parkPayout(input)));
+      await untilLockWaits(time.database, 'parking waits for the report', 20_000);
+    });
+    expect(await Promise.all(parking)).toMatchObject([[{ id, hasUnprocessedEvents: true }]]);
+  });
+});
+
 describe('a payout that no longer waits for a person', () => {
   it('is due, even if it was never decided', async () => {
     const id = await requested();

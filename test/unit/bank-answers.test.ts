@@ -33,6 +33,9 @@ describe('a statement line', () => {
     { at: 'now' },
     { at: 'infinity' },
     { at: '2026-11-20T12:00:00' },
+    // It would refuse these: the year 10000, and the year 0.
+    { at: '9999-12-31T23:59:59-14:00' },
+    { at: '0000-01-01T00:00:00Z' },
   ])('is refused with %o', (changes) => {
     expect(read(changes).success).toBe(false);
   });

@@ -18,17 +18,15 @@ const shownText = storable.transform((text) => text.slice(0, 140).replace(/\p{C}
 /** An ISO 20022 code. Any other text is replaced by NARR, because it may contain personal data. */
 const reasonCode = z.string().transform((code) => (/^[A-Z0-9]{1,4}$/.test(code) ? code : 'NARR'));
 
-/**
- * An optional time. An invalid time counts as missing, so that the rest can still be read. Times beyond the
- * year 9999, which an offset can lead to, are printed in a form that PostgreSQL cannot read.
- */
-const bankTime = z.iso
+/** Times beyond the year 9999, which an offset can lead to, are printed in a form that PostgreSQL cannot read. */
+const storableTime = z.iso
   .datetime({ offset: true })
   .refine((text) => Date.parse(text) > 0 && Date.parse(text) < Date.UTC(10_000))
   // Converted to UTC because PostgreSQL accepts fewer offsets than ISO 8601.
-  .transform((text) => new Date(text).toISOString())
-  .optional()
-  .catch(undefined);
+  .transform((text) => new Date(text).toISOString());
+
+/** An optional time. An invalid time counts as missing, so that the rest can still be read. */
+const bankTime = storableTime.optional().catch(undefined);
 
 export const submitAnswer = z
   .discriminatedUnion('outcome', [
@@ -95,7 +93,7 @@ const statementLine = z
     direction: z.enum(['debit', 'credit']),
     amount: movedMinor,
     currency: shownText,
-    at: z.iso.datetime({ offset: true }).transform((text) => new Date(text).toISOString()),
+    at: storableTime,
   })
   .transform(({ bank_reference: bankReference, amount: amountMinor, at: bookedAt, ...line }) => ({
     ...line,
