@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { exactlyOne, isOutage } from '../../src/db/client.js';
 import { isUnapplied } from '../../src/db/payouts.js';
 import { isFinal, type PayoutStatus } from '../../src/domain/payout.js';
@@ -7,6 +8,9 @@ import { createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { createTestAccount } from '../servers/database.js';
 import type { Processes } from '../servers/processes.js';
+
+/** Pause between two looks at what is open, which the database should not feel. */
+const pollPauseMs = 250;
 
 /** Five of every hundred items have each of these orders for the bank; the others just settle. */
 const orders = [
@@ -105,7 +109,8 @@ export async function startOrderedBatch(
       await eventually(`${id} is over`, limitMs, () =>
         whenDatabaseAnswers(async () => {
           pending = await pendingOf(parts, id, account.id);
-          return Object.values(pending).every((count) => count === 0) ? true : undefined;
+          const isOver = Object.values(pending).every((count) => count === 0);
+          return isOver || delay(pollPauseMs);
         }),
       ).catch((error: unknown) => {
         throw new Error(`Still pending: ${JSON.stringify(pending)}`, { cause: error });

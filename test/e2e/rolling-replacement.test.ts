@@ -6,10 +6,13 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { type Part, runCommand, sendSignal } from '../../sandbox/stack/process.js';
 import { findTemporalCli } from '../../sandbox/stack/temporalBinary.js';
+import { exactlyOne } from '../../src/db/client.js';
 import { migrate } from '../../src/db/migrate.js';
+import { findPayoutById } from '../../src/db/payouts.js';
 import { railKey } from '../../src/domain/payout.js';
 import { railUpdateSignal } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
+import { callBack, newsOf } from '../fakes/bankCallback.js';
 import { type LoadBalancer, startLoadBalancer } from '../fakes/loadBalancer.js';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
 import { textOf } from '../fixtures/client.js';
@@ -271,18 +274,16 @@ async function failingWorkflows([worker]: readonly Part[]): Promise<ReadonlySet<
   return new Set(failing.map((line) => /workflow_type="([^"]+)"/.exec(line)?.[1] ?? ''));
 }
 
-/** Requests payouts that the bank settles after some seconds. */
-async function payLate(release: string, seconds: number): Promise<readonly string[]> {
-  const sent = Array.from({ length: 5 }, (_, n) =>
-    caller.pay(`${release}-${n}`, `simulate: delay ${seconds}s`),
-  );
+/** Requests payouts with this order for the bank. */
+async function payFive(release: string, order: string): Promise<readonly string[]> {
+  const sent = Array.from({ length: 5 }, (_, n) => caller.pay(`${release}-${n}`, order));
   return (await Promise.all(sent)).map((answer) => textOf(answer, 'id'));
 }
 
-/** Requests payouts, and a batch of them, that settle so late that they stay open in the meantime. */
-async function openPayouts(release: string, seconds: number) {
-  const ids = await payLate(release, seconds);
-  const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, seconds);
+/** Requests payouts that stay open until `settle`, and a batch that settles over forty seconds. */
+async function openPayouts(release: string) {
+  const ids = await payFive(release, 'simulate: never settle');
+  const batch = await startOrderedBatch({ ...parts, apiUrl: balancer.url }, 40, 40);
   await batch.untilSome('sent');
   await eventually(`the payouts of ${release} are sent`, limitMs, async () => {
     const rows = await parts.database`
@@ -290,6 +291,17 @@ async function openPayouts(release: string, seconds: number) {
     return rows.length === 0 || undefined;
   });
   return { ids, batch };
+}
+
+/** Reports the payouts as settled, in the bank's place. */
+async function settle(ids: readonly string[]): Promise<void> {
+  const events = await Promise.all(
+    ids.map(async (id) =>
+      newsOf(exactlyOne(await findPayoutById(parts.database, id)), { type: 'settled' }),
+    ),
+  );
+  const { callbackSecret } = parts;
+  expect(await callBack({ apiUrl: balancer.url, bank: { callbackSecret } }, events)).toBe(200);
 }
 
 /** The number of these workflows that match the query. */
@@ -317,10 +329,10 @@ it('a release changes the steps of open payouts, and one that lacks patched() ca
   await stopUnversioned();
   const load = startLoad(caller, 'releases');
 
-  // Longer than the guide's commands take on a slow machine: payouts that end sooner stay on the first build.
-  const old = await openPayouts('first', 90);
+  const old = await openPayouts('first');
   await asTheGuideSays('set-current-version', 'patched');
   await stopAll(first);
+  await settle(old.ids);
   await expectPaidOnce(old.ids);
   expect(await failingWorkflows(second)).toEqual(new Set());
   await annotate(`p99 with patched(): ${load.p99Ms()}`);
@@ -328,14 +340,14 @@ it('a release changes the steps of open payouts, and one that lacks patched() ca
   // Temporal lists a workflow's build only after the task in which the payout is settled.
   const listed = { timeout: limitMs };
   await expect.poll(() => countOf(old.ids, isDoneByPatched), listed).toBe(old.ids.length);
-  const young = await openPayouts('patched', 45);
+  const young = await openPayouts('patched');
   expect(await countOf(old.ids, isChanged)).toBe(0);
   await expect.poll(() => countOf(young.ids, isChanged), listed).toBe(young.ids.length);
   await asTheGuideSays('set-current-version', 'unpatched');
   // The same signal that the bank's callback sends.
   for (const id of young.ids) await parts.temporal.workflow.getHandle(id).signal(railUpdateSignal);
   // The previous build cannot continue these.
-  const late = await payLate('unpatched', 8);
+  const late = await payFive('unpatched', 'simulate: delay 8s');
   await eventually('the alert counts the failing workflows', limitMs, async () => {
     const failing = await failingWorkflows(third);
     return (failing.has('payout') && failing.has('batchChunk')) || undefined;
@@ -343,6 +355,7 @@ it('a release changes the steps of open payouts, and one that lacks patched() ca
   await asTheGuideSays('set-current-version', 'patched');
   await stopAll(third);
   await asTheGuideSays('terminate', 'unpatched');
+  await settle(young.ids);
   await load.stop();
   expect(load.failed).toEqual([]);
   await annotate(`p99 without patched(), and rolled back: ${load.p99Ms()}`);

@@ -25,7 +25,7 @@ const cli = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url)
 const shownLimitMs = 60_000;
 
 /** Pause between two checks. Each check starts a process or reads every process's metrics page. */
-const pollPauseMs = 500;
+const pollPauseMs = 1_500;
 
 type Env = Readonly<Record<string, string>>;
 
