@@ -26,13 +26,13 @@ const [payouts, rounds] = [Number(values.payouts), Number(values.rounds)];
 /** The maximum size of a batch, and the number of payouts in each copy. */
 const items = 10_000;
 
-/** Number of reads: enough for a stable median, and they take about a second. */
-const reads = 200;
+/** Reads alternate between the stacks in blocks, because they take milliseconds and other load lasts longer. */
+const [blocks, inBlock] = [30, 20];
 
 /** Number of payouts, accepted sequentially so that the tables are measured and not a queue. */
 const accepts = 40;
 
-async function medianMs(work, count = reads) {
+async function medianMs(work, count) {
   return percentile(await closedLoop(count, 1, work), 0.5);
 }
 
@@ -59,8 +59,8 @@ async function commandMs(args, runs = 20) {
   return { wall: percentile(walls, 0.5), processor: percentile(processors, 0.5) };
 }
 
-/** Measures a batch and single payouts of a new customer, and reads of the account with most payouts. */
-async function measure(bench, large, name) {
+/** Measures a batch and single payouts of a new customer, and what an operator sees of the account with most payouts. */
+async function measure({ bench, large }, name) {
   const { database } = bench;
   const customer = await openCustomer(bench, name, items + accepts + 1);
   const body = batchBody(customer, items);
@@ -74,28 +74,50 @@ async function measure(bench, large, name) {
   const show = await shown(data[7].id);
   // Temporal is asked for its attempts in progress, too.
   const open = await shown((await pay(customer, 'simulate: never settle')).id);
-  const get = (path) => medianMs(() => large.request(`GET /v1/${path}`));
   return {
     'batch of 10,000, to its last webhook': announcedSeconds * 1_000,
     'accepting a payout': await medianMs((index) => pay(customer, `${name} ${index}`), accepts),
-    'GET a payout': await get(`payouts/${data[7].id}`),
-    'list of payouts': await get('payouts?limit=20'),
-    'list by status': await get('payouts?limit=20&status=settled'),
-    // One result, because each copy of the batch has a match and a longer response is not a slower search.
-    'list by reference': await get('payouts?limit=1&reference=Invoice%207'),
-    'list by beneficiary': await get(`payouts?limit=20&beneficiary=${large.beneficiaryId}`),
-    'list of events': await get('events?limit=20'),
-    'list of balance transactions': await get('balance_transactions?limit=20'),
     'corridor payouts show': show.wall,
     '  without the start of Node': show.wall - nothing.wall,
     '  its processor time, of the same': show.processor - nothing.processor,
     '  of an open payout, without the start of Node': open.wall - nothing.wall,
-    'what the sweep looks for': await medianMs(async () => {
+  };
+}
+
+/** The reads of a stack by name. */
+async function readsOf({ bench: { database }, large }) {
+  const { data } = await large.request('GET /v1/payouts?limit=20');
+  const get = (path) => () => large.request(`GET /v1/${path}`);
+  return {
+    'GET a payout': get(`payouts/${data[7].id}`),
+    'list of payouts': get('payouts?limit=20'),
+    'list by status': get('payouts?limit=20&status=settled'),
+    // One result, because each copy of the batch has a match and a longer response is not a slower search.
+    'list by reference': get('payouts?limit=1&reference=Invoice%207'),
+    'list by beneficiary': get(`payouts?limit=20&beneficiary=${data[7].beneficiary}`),
+    'list of events': get('events?limit=20'),
+    'list of balance transactions': get('balance_transactions?limit=20'),
+    'what the sweep looks for': async () => {
       await claimOverduePayouts(database);
       await claimOverdueChunks(database);
       await overdueEndpoints(database);
-    }),
+    },
   };
+}
+
+/** Measures each read in alternating blocks. Returns the figures of each block. */
+async function readInTurns(stacks) {
+  const reads = { empty: await readsOf(stacks.empty), filled: await readsOf(stacks.filled) };
+  const found = { empty: [], filled: [] };
+  for (let block = 0; block < blocks; block += 1) {
+    for (const which of ['empty', 'filled']) found[which].push({});
+    for (const name of Object.keys(reads.empty)) {
+      for (const which of block % 2 === 0 ? ['empty', 'filled'] : ['filled', 'empty']) {
+        found[which][block][name] = await medianMs(reads[which][name], inBlock);
+      }
+    }
+  }
+  return found;
 }
 
 /** Measures both stacks in turns, the one that begins alternating. Returns the figures of each round. */
@@ -105,8 +127,7 @@ async function measureInTurns(stacks) {
     const names = round % 2 === 1 ? ['empty', 'filled'] : ['filled', 'empty'];
     for (const name of names) {
       console.error(`  ${name}, round ${round} …`);
-      const { bench, large } = stacks[name];
-      found[name].push(await measure(bench, large, `${name}-${round}`));
+      found[name].push(await measure(stacks[name], `${name}-${round}`));
     }
   }
   return found;
@@ -217,27 +238,32 @@ const results = await withBench(`${values.data}-filled`, async (toFill) => {
   await fill(toFill, large);
   const sizes = await bytesAPayout(toFill);
   return withBench(`${values.data}-empty`, async (empty) => {
-    const found = await measureInTurns({
+    const stacks = {
       empty: { bench: empty, large: await payLarge(empty) },
       filled: { bench: toFill, large },
-    });
-    return { payouts, ...found, sizes };
+    };
+    const found = { rounds: await measureInTurns(stacks), reads: await readInTurns(stacks) };
+    return { payouts, sizes, ...found };
   });
 });
 
-console.log(
-  `${heading(machine)}, medians of ${rounds} rounds in milliseconds, with empty tables and with ` +
-    `${payouts} payouts, and the lowest and highest ratio of a round:`,
-);
-for (const name of Object.keys(results.empty[0])) {
-  const [empty, filled] = [results.empty, results.filled].map((all) =>
-    all.map((each) => each[name]),
-  );
-  const [before, after] = [percentile(empty, 0.5), percentile(filled, 0.5)];
-  const ratios = filled.map((ms, round) => ms / empty[round]);
-  const cells = [before.toFixed(1), after.toFixed(1), (after / before).toFixed(2)];
-  const range = `${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)}`;
-  console.log([name.padEnd(48), ...[...cells, range].map((cell) => cell.padStart(14))].join(''));
+/** Prints the medians of both stacks, their ratio, and the quartiles of the ratios of pairs. */
+function printRatios({ empty: empties, filled: filleds }) {
+  for (const name of Object.keys(empties[0])) {
+    const [empty, filled] = [empties, filleds].map((all) => all.map((each) => each[name]));
+    const [before, after] = [percentile(empty, 0.5), percentile(filled, 0.5)];
+    const ratios = filled.map((ms, turn) => ms / empty[turn]);
+    const cells = [before.toFixed(1), after.toFixed(1), (after / before).toFixed(2)];
+    const range = [0.25, 0.75].map((share) => percentile(ratios, share).toFixed(2)).join(' to ');
+    console.log([name.padEnd(48), ...[...cells, range].map((cell) => cell.padStart(14))].join(''));
+  }
 }
+
+console.log(
+  `${heading(machine)}, medians in milliseconds with empty tables and with ${payouts} payouts, their ratio, ` +
+    `and the quartiles of the ratios of ${rounds} rounds, or of ${blocks} for reads:`,
+);
+printRatios(results.rounds);
+printRatios(results.reads);
 console.table(results.sizes);
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify({ machine, results }));
