@@ -261,16 +261,16 @@ const codecSchema = z.object({
 
 const identityClaims = ['sub', 'email'] as const;
 
+/** Identity tokens are sent to these URLs, so plain http stays on the machine. */
+const secureUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/;
+
 /** Settings of the sign-in service, which signs operators in at the company's own OpenID provider. */
 const signInSchema = z.object({
   DATABASE_URL: shared.DATABASE_URL,
   LOG_LEVEL: shared.LOG_LEVEL,
   SIGN_IN_HOST: z.string().default('127.0.0.1'),
   SIGN_IN_PORT: port.default(8082),
-  OIDC_ISSUER: matching(
-    /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/,
-    'the issuer of an OpenID provider, an https URL',
-  ),
+  OIDC_ISSUER: matching(secureUrl, 'the issuer of an OpenID provider, an https URL'),
   /** Corridor's client ID at the provider: a public client with the device flow. */
   OIDC_CLIENT_ID: z.string({ error: 'the id of a client' }).min(1, 'the id of a client'),
   /** The claim that identifies operators. An email address may be reassigned, `sub` never is. */
@@ -294,7 +294,7 @@ const stackSchema = z.object({
 });
 
 /** Settings of `corridor sign-in`: the URL of the sign-in service. */
-const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: url('http|https') });
+const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: matching(secureUrl, 'an https URL') });
 
 /** The API and account whose events `corridor listen` reads; without both, those of a local stack. */
 const callerSchema = z.object({

@@ -25,8 +25,7 @@ export function createAttemptRecorder(deps: RecorderDeps) {
         const results = unwritten;
         unwritten = [];
         await recordAttempts(deps.database, results);
-        const hopeless = await recordHealth(deps.database, results);
-        for (const one of hopeless)
+        for (const one of await recordHealth(deps.database, results))
           await disable(deps, one, `No delivery succeeded for ${longestOutage}.`);
         const closed = results.filter(({ httpStatus }) => httpStatus === gone);
         for (const one of new Map(closed.map((each) => [each.endpointId, each])).values()) {

@@ -159,8 +159,7 @@ type RateDeps = Pick<MaintenanceDeps, 'database' | 'rateSource' | 'log'>;
 /** Stores the rates of the source, and logs those that wait for an operator to accept them. */
 async function refreshRates({ database, rateSource, log }: RateDeps): Promise<void> {
   const rates = await rateSource.fetch().catch(throwForeign);
-  const waiting = await storeRates(database, rateSource, rates);
-  for (const { id, ...rate } of waiting) {
+  for (const { id, ...rate } of await storeRates(database, rateSource, rates)) {
     log.warn({ ...rate, id: id.toString() }, 'a rate jumped and waits for corridor rates accept');
   }
 }

@@ -178,9 +178,7 @@ function refusalOfHead(request: IncomingMessage, limits: HttpLimits): Refusal | 
   if (rawHeaders.length > 2 * limits.headers) return tooManyHeaders(limits);
   const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
   const twice = single.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
-  if (twice !== undefined) {
-    return refuse('header_invalid', { param: twice, expected: 'sent once' });
-  }
+  if (twice !== undefined) return refuse('header_invalid', { param: twice, expected: 'sent once' });
   // RFC 9112, 3.2.
   if (httpVersion === '1.1' && headers.host === undefined) {
     return refuse('header_invalid', { param: 'Host', expected: 'the name of this host' });

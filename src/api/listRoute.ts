@@ -44,8 +44,7 @@ type Paging<Params, Place, Row> = {
 export function listRoute<Params extends PageParams, Place, Row>(
   list: Omit<RouteWithParams<Params>, 'method' | 'handle'> & Paging<Params, Place, Row>,
 ): Route {
-  const isBidirectional = 'ending_before' in list.params.shape;
-  const refusals = isBidirectional ? (['parameters_exclusive'] as const) : [];
+  const refusals = 'ending_before' in list.params.shape ? (['parameters_exclusive'] as const) : [];
   return route({
     ...list,
     method: 'get',

@@ -28,8 +28,7 @@ export function addReference(
   router.get('/openapi.json', (ctx) => {
     // The query takes precedence over the header: a link must show the version that it names.
     const inQuery = new URLSearchParams(ctx.querystring).get('version');
-    const inHeader = ctx.headers['corridor-version']?.toString();
-    const requested = inQuery ?? inHeader ?? defaultApiVersion;
+    const requested = inQuery ?? ctx.headers['corridor-version']?.toString() ?? defaultApiVersion;
     const document = documents.get(requested);
     if (document === undefined) {
       const param = inQuery === null ? 'Corridor-Version' : 'version';

@@ -13,7 +13,7 @@ import { reportFromJson } from '../domain/railReport.js';
 import { sentenceOf } from '../domain/refusal.js';
 import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
 import { actionLines } from './audit.js';
-import { printJson, wrapped } from './table.js';
+import { plain, printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
 
 /** Returns the commands that would be accepted for a payout now, by the same rules that decide them. */
@@ -100,9 +100,6 @@ export async function attemptsOf(
     return [plain(`Attempts unknown: ${error instanceof Error ? error.message : String(error)}`)];
   }
 }
-
-/** Replaces control characters, which could fake other lines of the output. */
-const plain = (line: string) => line.replace(/\p{C}/gu, '?');
 
 /** Returns the command with which another operator approves a proposal. */
 export function approvalOf(id: string, action: string, operator: string): Offer {

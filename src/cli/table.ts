@@ -10,10 +10,18 @@ export function printTable(table: readonly (readonly string[])[]): void {
   for (const row of table) console.log(cells(row).join('  ').trimEnd());
 }
 
-/** Prints JSON for scripts. Minor units become strings, because a JSON number would lose digits. */
+/** Replaces control characters: in text of customers or banks, they could fake lines or control the terminal. */
+export const plain = (line: string) => line.replace(/\p{C}/gu, '?');
+
+/**
+ * Prints JSON for scripts. Minor units become strings, because a JSON number would lose digits. Control
+ * characters that JSON allows are escaped, because a terminal would obey them.
+ */
 export function printJson(value: unknown): void {
   const text = (_: string, part: unknown) => (typeof part === 'bigint' ? `${part}` : part);
-  console.log(JSON.stringify(value, text, 2));
+  const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  const json = JSON.stringify(value, text, 2);
+  console.log(json.replaceAll(/[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, escaped));
 }
 
 /** Prints rows as JSON, or for people as one or more lines each; `none` if there are no rows. */
@@ -31,7 +39,7 @@ export function printRows<Row>(
 /** Wraps a text into indented lines that fit a terminal. A word longer than a line stays whole. */
 export function wrapped(text: string, indent: string, next = indent): string {
   const lines = [indent];
-  for (const word of text.split(/\s+/)) {
+  for (const word of text.split(/\s+/).map(plain)) {
     const line = lines.at(-1) ?? '';
     const isFirst = line.trim() === '';
     if (!isFirst && line.length + 1 + word.length > columns) lines.push(next + word);

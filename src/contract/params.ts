@@ -99,7 +99,7 @@ const metadataBytes = 8 * 1024;
 
 const metadataExpected = `an object with at most 50 keys of at most 40 characters, each with a string of at most 500 characters, at most ${metadataBytes} bytes as JSON in total, such as {"order": "7"}`;
 export const metadata = z
-  .record(z.string().min(1).max(40, metadataExpected), text(0, 500), metadataExpected)
+  .record(text(1, 40), text(0, 500), metadataExpected)
   .refine((record) => Object.keys(record).length <= 50, metadataExpected)
   .refine((record) => Buffer.byteLength(JSON.stringify(record)) <= metadataBytes, metadataExpected)
   .meta({ description: metadataExpected, maxProperties: 50 });
@@ -127,8 +127,11 @@ export const payoutParams = z.strictObject({
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
-/** Like the Idempotency-Key header of a single payout, but no quotes are stripped. */
-const itemKey = matching(/^[\x21-\x7e]{1,255}$/, '1 to 255 visible ASCII characters');
+/** Like the Idempotency-Key header of a single payout, of which quotes are stripped: with them, it would be another key. */
+const itemKey = matching(
+  /^(?!".*"$)[\x21-\x7e]{1,255}$/,
+  '1 to 255 visible ASCII characters, without quotes around them',
+);
 export const batchItemParams = z.strictObject(
   { ...payoutParams.omit({ retry_of: true }).shape, idempotency_key: itemKey.optional() },
   'an object with the parameters of a payout',

@@ -6,8 +6,8 @@ import { failedLately, isProbed } from './endpointHealth.js';
 import { deliveryGroupSize } from './events.js';
 
 /**
- * Maximum number of rows counted per account and status, per endpoint, or in all groups of first
- * attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait, other than in paused
+ * Maximum number of rows counted per account and status, per mode if parked, per endpoint, or in all groups of
+ * first attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait, other than in paused
  * batches. Ages remain exact, because the oldest rows are read first.
  */
 const mostCounted = 10_000;
@@ -25,8 +25,9 @@ export async function readBacklog(sql: Sql): Promise<readonly BacklogSample[]> {
       select id from batches where status = 'processing' and paused_at is not null
     ), unfinished as (${unfinished(sql)}), parked as (
       select attention_reason as reason, mode, count(*) as count, min(attention_at) as since
-        from (select * from payouts where attention_at is not null
-               order by attention_at limit ${mostCounted}) p
+        from unnest(array['live', 'test']) m (each)
+       cross join lateral (select * from payouts where mode = m.each and attention_at is not null
+                            order by attention_at limit ${mostCounted}) p
        group by 1, 2
     ), deliveries_left as (
       select case when d.next_attempt_at > now() then 'waiting'

@@ -31,7 +31,8 @@ function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
 }
 
 /**
- * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response.
+ * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response:
+ * live ones first, so that test payouts cannot hide them.
  * The latter are found by their wake time if they have their own workflow, or else by their open batch.
  */
 export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly PayoutRow[]> {
@@ -47,7 +48,7 @@ export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly
           where batch_id = b.id and wake_at is null and ${isInDoubt}) p
         where b.status = 'processing') p
      where ${matching(sql, filter)}
-     order by coalesce(attention_at, submit_started_at) limit ${listLimit}`;
+     order by mode = 'test', coalesce(attention_at, submit_started_at) limit ${listLimit}`;
 }
 
 /** Returns payouts in these statuses, oldest first. Reads account by account, to use the index. */

@@ -50,8 +50,7 @@ export async function insertWebhookEndpoint(
   { signature = 'v1', batching = false, status = 'enabled', ...endpoint }: NewEndpoint,
 ): Promise<WebhookEndpointRow> {
   const { id, accountId, url, events, description, apiVersion, secret } = endpoint;
-  const owner = { accountId, endpointId: id, number: 1 };
-  const sealed = await sealSecret(sql, keyring, owner, secret);
+  const sealed = await sealSecret(sql, keyring, { accountId, endpointId: id, number: 1 }, secret);
   return onlyRow(sql<WebhookEndpointRow[]>`
     with stored as (
       insert into webhook_secrets (endpoint_id, number, sealed) values (${id}, 1, ${sealed})

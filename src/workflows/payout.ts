@@ -147,8 +147,7 @@ async function goOnInNewRun(run: PayoutRun): Promise<void> {
 
 /** Decides a pending payout. One that was decided before is only read. */
 async function accept(run: PayoutRun): Promise<void> {
-  const workflowAgeMs = Date.now() - workflowInfo().startTime.getTime();
-  const input = { ...driven(run), workflowAgeMs };
+  const input = { ...driven(run), workflowAgeMs: Date.now() - workflowInfo().startTime.getTime() };
   updateFrom(run, await ledgerStep((ledger) => ledger.decidePayouts(input)));
 }
 

@@ -9,7 +9,7 @@ import { connectDatabase, transaction } from '../../src/db/client.js';
 import { failuresToPause } from '../../src/db/endpointHealth.js';
 import { recordWebhookEvents } from '../../src/db/events.js';
 import { newId } from '../../src/db/id.js';
-import { failingEndpoints } from '../../src/db/operatorLists.js';
+import { failingEndpoints, stuckPayouts } from '../../src/db/operatorLists.js';
 import { parkPayouts } from '../../src/db/payouts.js';
 import { areStatementsRecent, storeStatement } from '../../src/db/statements.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
@@ -147,6 +147,26 @@ describe('what waits', () => {
       await sql`update payouts set status = 'sent' where id = ${paused ?? ''}`;
     });
     expect(await shown('payouts_unfinished')).toContainEqual([of('sent', 'open'), 1]);
+  });
+
+  it('includes a live payout that needs an operator, however many test payouts do', async () => {
+    const { account } = await createTestAccount(test.database);
+    const id = await accepted(account.id);
+    await parkPayouts(test.database, [{ id, reason: 'outcome_unknown', detail: '' }]);
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`
+        insert into payouts
+        select copy.* from payouts p cross join generate_series(1, 10000) n
+         cross join jsonb_populate_record(p, jsonb_build_object('id', 'po_parked' || n,
+           'driver', 'po_parked' || n, 'attention_at', now() - interval '1 hour')) copy
+         where p.id = ${id}`;
+      await sql`update payouts set mode = 'live', rail = 'a-bank' where id = ${id}`;
+    });
+    expect(await shown('payouts_parked')).toContainEqual([
+      { reason: 'outcome_unknown', mode: 'live' },
+      1,
+    ]);
+    expect((await stuckPayouts(test.database, {}))[0]).toMatchObject({ id });
   });
 
   it('distinguishes deliveries that are due from those of failing endpoints', async () => {

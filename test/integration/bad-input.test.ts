@@ -315,7 +315,7 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     },
   );
 
-  it('metadata of more than 8 KiB, but not of exactly 8 KiB', async () => {
+  it('metadata of more than 8 KiB, but not of exactly 8 KiB, and control characters in its keys', async () => {
     const full = Object.fromEntries(
       Array.from({ length: 17 }, (_, i) => [`n${i + 10}`, 'x'.repeat(i === 16 ? 20 : 500)]),
     );
@@ -331,6 +331,8 @@ describe.each(['form', 'json'] as const)('as %s, a request is refused for', (sty
     await refuses('POST /v1/payouts', send(grown(room + 1)), invalid('metadata'));
     const accepted = await system.client('POST /v1/payouts', send(grown(room)));
     expect([201, 202]).toContain(accepted.status);
+    // Operators' terminals would obey them.
+    await refuses('POST /v1/payouts', send({ 'a\u009bb': 'x' }), invalid('metadata[a\u009bb]'));
   });
 
   it('an unknown event type, named by its place in the list', async () => {

@@ -28,7 +28,7 @@ import {
 } from '../fixtures/payer.js';
 import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, unbalancedCurrencies } from '../servers/database.js';
+import { createTestAccount, unbalancedCurrencies, untilLockWaits } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -364,13 +364,34 @@ describe('in Temporal', () => {
     const id = await payer.send('simulate: never settle');
     await untilStatus(payer.client, id, 'sent');
     await system.temporal.workflow.getHandle(id).cancel();
-    expect(await cancel(payer, id)).toMatchObject({ status: 409 });
+    const answers = await Promise.all(Array.from({ length: 5 }, () => cancel(payer, id)));
+    expect(answers.map(({ status }) => status)).toEqual([409, 409, 409, 409, 409]);
+    // Refused at once: a customer could fill the audit log with cancellations that nothing can execute.
+    const actors = (await listActions(system.database, id)).map(({ operator }) => operator);
+    expect(actors).not.toContain(payer.accountId);
     await system.database`update payouts set settle_by = now() where id = ${id}`;
     await wake(system, id);
     await untilParked(system, id);
     const result = await command(system, id, { kind: 'markSettled', evidence: 'MT103 seen' });
     expect(result).toMatchObject({ outcome: 'done' });
     await expect(system.temporal.workflow.getHandle(id).result()).resolves.toBe('settled');
+  });
+
+  it('cancellations that wait for a row leave connections to other accounts', async () => {
+    const [payer, other] = [await openPayer(system), await openPayer(system)];
+    const id = await unanswered(payer);
+    let answered = 0;
+    const cancels: Promise<unknown>[] = [];
+    await system.database.begin(async (sql) => {
+      await sql`select from payouts where id = ${id} for update`;
+      for (let n = 0; n < 30; n += 1)
+        cancels.push(cancel(payer, id).finally(() => (answered += 1)));
+      await untilLockWaits(system.database, 'cancellations wait', 20_000, 6);
+      expect(await other.client('GET /v1/balances')).toMatchObject({ status: 200 });
+      // Its statement did not wait behind theirs, which only the end of this transaction lets continue.
+      expect(answered).toBe(0);
+    });
+    await Promise.all(cancels);
   });
 
   it('a terminated payout can still be canceled', async () => {

@@ -493,6 +493,10 @@ describe('corridor sign-in', () => {
       );
     };
     const notAService = (url: string) => `CORRIDOR_SIGN_IN_URL: ${url} is not a sign-in service.\n`;
+    // Whoever reads or changes the traffic would be signed in.
+    expect(await runAt('http://signin.internal:8082')).toMatchObject({
+      ...{ code: 3, stderr: expect.stringContaining('expected an https URL') },
+    });
     // This server answers with other JSON, and knows nothing of a device flow.
     const { issuer } = provider;
     expect(await runAt(issuer)).toMatchObject({

@@ -56,7 +56,7 @@ describe('a batch', () => {
     const payouts = Array.from({ length: 1_201 }, (_, index) => ({
       ...live,
       amount: index + 1,
-      idempotency_key: `"${index}"`,
+      idempotency_key: `"${index}`,
     }));
     const batch = { payouts, mode: 'all_or_nothing', validate_only: true };
     const result = await validateBatch(decode(batch));
@@ -64,7 +64,7 @@ describe('a batch', () => {
     const { payouts: typed, ...others } = result.params;
     expect(others).toEqual({ mode: 'all_or_nothing', validate_only: true });
     expect(typed.map(({ amount }) => amount)).toEqual(payouts.map(({ amount }) => BigInt(amount)));
-    expect(typed[1_200]?.idempotency_key).toBe('"1200"');
+    expect(typed[1_200]?.idempotency_key).toBe('"1200');
   });
 
   it.each([
@@ -162,7 +162,8 @@ describe('a batch is refused', () => {
     ]);
   });
 
-  it.each(['', 'two words', 'schlüssel', 'k'.repeat(256), 5, null])(
+  // A header's quotes are stripped, so with them the same text would be two keys, and could pay twice.
+  it.each(['', 'two words', 'schlüssel', '"inv-7"', 'k'.repeat(256), 5, null])(
     'for the item key %j',
     async (key) => {
       const payouts = [live, { ...live, idempotency_key: key }];

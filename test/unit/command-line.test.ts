@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { WorkflowUpdateRPCTimeoutOrCancelledError } from '@temporalio/client';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { countOf } from '../../src/cli/amounts.js';
 import { databaseCommands } from '../../src/cli/databaseCommands.js';
 import {
@@ -14,7 +14,7 @@ import {
 } from '../../src/cli/help.js';
 import { payoutCommands } from '../../src/cli/payouts.js';
 import { reportFailure } from '../../src/cli/run.js';
-import { wrapped } from '../../src/cli/table.js';
+import { printJson, wrapped } from '../../src/cli/table.js';
 
 // One table defines all commands: parsing, help and completion are derived from it.
 
@@ -88,6 +88,18 @@ it('wraps lines between words', () => {
     `  ${'word '.repeat(15).trim()}`,
     `  ${'word '.repeat(10).trim()}`,
   ]);
+});
+
+it('prints no control character of a customer or a bank', () => {
+  // Clears the screen, writes to the clipboard, and reverses the text.
+  const hostile = 'metadata[\u001b[2J\u009d52;c;Zm9v\u0007\u202e]';
+  expect(wrapped(hostile, '  ')).toBe('  metadata[?[2J?52;c;Zm9v??]');
+  const log = vi.spyOn(console, 'log').mockImplementation(() => undefined);
+  onTestFinished(() => log.mockRestore());
+  printJson({ detail: hostile, sum: 5n });
+  const [[json = ''] = []] = log.mock.calls;
+  expect(json).not.toMatch(/[^\n\u0020-\u007e]/);
+  expect(JSON.parse(json)).toEqual({ detail: hostile, sum: '5' });
 });
 
 it.each([

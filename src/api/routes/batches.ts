@@ -179,12 +179,16 @@ async function cancel(deps: ApiDeps, request: ApiRequest): Promise<Answer> {
   if (batch === undefined) return refused(notFound(request));
   const tooHeavy = request.takeItems(Math.floor(batch.total / canceledPerItem));
   if (tooHeavy !== undefined) return refused(tooHeavy);
-  const bound = await bindRequest(database, deps, request, { objectId: batch.id });
+  const bound = await deps.writes(request.account.id, async () => {
+    const binding = await bindRequest(database, deps, request, { objectId: batch.id });
+    if (isRefusal(binding) || batch.status === 'completed') return binding;
+    // From here on nothing more is submitted to the rail, even if this request fails.
+    await cancelBatch(database, batch.id);
+    return binding;
+  });
   if (isRefusal(bound)) return refused(bound);
   const { headers } = bound;
   if (batch.status === 'completed') return { ...notCancelable(batch), headers };
-  // From here on nothing more is submitted to the rail, even if this request fails.
-  await cancelBatch(database, batch.id);
   const object = { batch: batch.id };
   const cancelItems = () => cancelBatchItems(deps.temporal, batch.id, cancelLimitMs);
   if (batch.status !== 'canceled' && !(await tryTemporal(deps, object, cancelItems))) {

@@ -22,8 +22,7 @@ const bodiesAtOnce = 64;
 export function receiveCallback(deps: ApiDeps): Koa.Middleware {
   const reading = createKeyedLimit(bodiesAtOnce, 0);
   return async (ctx) => {
-    const railName = /^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '';
-    const rail = deps.rails.get(railName);
+    const rail = deps.rails.get(/^\/rails\/([a-z]{1,32})\/callbacks$/.exec(ctx.path)?.[1] ?? '');
     const header = (name: string) => ctx.get(name);
     if (!rail?.looksSigned({ header, receivedAt: new Date() })) {
       const code = rail === undefined ? 'route_not_found' : 'signature_invalid';
@@ -47,9 +46,7 @@ export function receiveCallback(deps: ApiDeps): Koa.Middleware {
 async function takeCallback(deps: ApiDeps, ctx: Koa.Context, rail: CallbackReader): Promise<void> {
   const header = (name: string) => ctx.get(name);
   const parsed = rail.parseCallback({ body: bytesOf(ctx), header, receivedAt: new Date() });
-  if (parsed === undefined) {
-    return answerProblem(ctx, { refusals: [refuse('signature_invalid')] });
-  }
+  if (parsed === undefined) return answerProblem(ctx, { refusals: [refuse('signature_invalid')] });
   trusted.add(ctx.req.socket);
   if ('unreadable' in parsed) {
     // A repeat would not help: an operator must ask the rail. No values are logged, because they may be

@@ -162,7 +162,8 @@ async function testEndpoint(deps: ApiDeps, request: ApiRequest): Promise<Answer>
   if (row === undefined) return refused(notFound(request));
   if (row.status === 'unverified') return refused(unverified());
   const objectId = newId('webhookProbe');
-  const bound = await bindRequest(deps.database, deps, request, { objectId });
+  const bind = () => bindRequest(deps.database, deps, request, { objectId });
+  const bound = await deps.writes(request.account.id, bind);
   if (isRefusal(bound)) return refused(bound);
   const outcome = await sendProbe(deps, row, 'test', bound.objectId);
   if ('refusals' in outcome)
