@@ -261,7 +261,7 @@ const codecSchema = z.object({
 
 const identityClaims = ['sub', 'email'] as const;
 
-/** Identity tokens are sent to these URLs, so plain http stays on the machine. */
+/** Tokens, or the keys that verify them, come from or go to these URLs, so plain http stays on the machine. */
 const secureUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:\d+)?)(\/[^\s?#]*)?$/;
 
 /** Settings of the sign-in service, which signs operators in at the company's own OpenID provider. */

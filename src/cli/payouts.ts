@@ -17,10 +17,10 @@ import { orderText } from '../domain/standing.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
 import { approvalOf, executableProposals, nextLines, offersNow } from './payout.js';
-import { printRows, wrapped } from './table.js';
+import { plain, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Lists payouts of all accounts, longest waiting first: the stuck ones, unless filters select others. */
+/** Lists payouts of all accounts, longest waiting first: stuck ones, the live ones first, unless filters select others. */
 export async function listPayouts(call: Call): Promise<void> {
   const { database, flags, isStuck } = call;
   const { status: named, account } = flags;
@@ -89,7 +89,7 @@ async function act(call: Call, verb: string, commandOf: CommandMaker): Promise<b
     console.log(`Audit line ${action}.`);
     const update = { name: operateUpdate.name, args: [action] };
     const { outcome, detail } = await runUpdate(temporal, row, update, actionLimitMs);
-    console.log(`${outcome}: ${detail}`);
+    console.log(plain(`${outcome}: ${detail}`));
     await printNextSteps(database, { id, verb, action, outcome });
     return outcome !== 'refused';
   });

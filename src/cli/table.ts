@@ -10,8 +10,11 @@ export function printTable(table: readonly (readonly string[])[]): void {
   for (const row of table) console.log(cells(row).join('  ').trimEnd());
 }
 
-/** Replaces control characters: in text of customers or banks, they could fake lines or control the terminal. */
-export const plain = (line: string) => line.replace(/\p{C}/gu, '?');
+/** What in text of customers or banks could fake lines, reverse other text or control the terminal. */
+const unsafe = /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
+
+/** Replaces unsafe characters of a line. */
+export const plain = (line: string) => line.replaceAll(unsafe, '?');
 
 /**
  * Prints JSON for scripts. Minor units become strings, because a JSON number would lose digits. Control

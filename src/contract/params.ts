@@ -127,11 +127,10 @@ export const payoutParams = z.strictObject({
 });
 export type PayoutParams = z.infer<typeof payoutParams>;
 
-/** Like the Idempotency-Key header of a single payout, of which quotes are stripped: with them, it would be another key. */
-const itemKey = matching(
-  /^(?!".*"$)[\x21-\x7e]{1,255}$/,
-  '1 to 255 visible ASCII characters, without quotes around them',
-);
+/** The quotes of an Idempotency-Key header are stripped, so a quoted key here would be a different key. */
+const isUnquoted = (key: string) => !/^".*"$/.test(key);
+const unquotedKey = '1 to 255 visible ASCII characters, without quotes around them';
+const itemKey = matching(/^[\x21-\x7e]{1,255}$/, unquotedKey).refine(isUnquoted, unquotedKey);
 export const batchItemParams = z.strictObject(
   { ...payoutParams.omit({ retry_of: true }).shape, idempotency_key: itemKey.optional() },
   'an object with the parameters of a payout',

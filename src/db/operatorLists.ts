@@ -31,9 +31,9 @@ function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
 }
 
 /**
- * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response:
- * live ones first, so that test payouts cannot hide them.
- * The latter are found by their wake time if they have their own workflow, or else by their open batch.
+ * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response.
+ * The latter are found by their wake time if they have their own workflow, or else by their open batch. Live
+ * payouts come first, so that test payouts cannot hide them.
  */
 export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly PayoutRow[]> {
   const isInDoubt = sql`

@@ -95,7 +95,8 @@ export async function countFailed(
 /** Makes deliveries due again that failed for good at an enabled endpoint since a time, and all pending ones. */
 export async function redeliverFailed(sql: Sql, endpointId: string, since: Date): Promise<void> {
   await endPauses(sql, [endpointId]);
-  const failed = sql`(d.event_id, d.endpoint_id) in (
+  // The status again: a row that waited for another redelivery's lock is read again, but the subquery is not.
+  const failed = sql`d.status in ('exhausted', 'canceled') and (d.event_id, d.endpoint_id) in (
     select event_id, endpoint_id from deliveries where ${failedSince(sql, endpointId, since)}
      order by event_id limit ${maximumRedelivered})`;
   await restart(sql, failed);

@@ -117,8 +117,7 @@ export function refuseUnroutable(mode: 'test' | 'live'): Refusal {
 
 /** Returns the fee of an amount of zero or more, in minor units of the source currency, rounded up. */
 export function feeFor(amountMinor: bigint, schedule: FeeSchedule): bigint {
-  const share = divideUp(amountMinor * BigInt(schedule.basisPoints), 10_000n);
-  const fee = schedule.fixedMinor + share;
+  const fee = schedule.fixedMinor + divideUp(amountMinor * BigInt(schedule.basisPoints), 10_000n);
   return max(fee, schedule.minimumMinor);
 }
 

@@ -8,9 +8,9 @@ import { wakeEndpoint } from '../../src/temporal/workflowCalls.js';
 import { eventually } from '../assertions/eventually.js';
 import { openPlanReader } from '../assertions/plans.js';
 import { startReceiver } from '../fakes/receiver.js';
-import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
-import { createTestAccount } from '../servers/database.js';
+import { createTestAccount, untilLockWaits } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -287,6 +287,22 @@ describe('a redelivery', () => {
     expect(new Set(arrived)).toEqual(new Set(missing.map(({ event }) => event)));
     const shown = await client(`GET /v1/events/${missing[0]?.event ?? ''}/deliveries`);
     expect(attempted.parse(shown.body).data[0].attempt_count).toBe(1);
+  });
+
+  it('of failures leaves out those that another redelivery has delivered meanwhile', async () => {
+    const { accountId, client, endpoint } = await openListener();
+    await recordEvents(system.database, accountId, 3);
+    await system.database`
+      update deliveries set status = 'exhausted', attempts = 12 where endpoint_id = ${endpoint}`;
+    const json = { since: new Date(Date.now() - 3_600_000).toISOString() };
+    const answers: Promise<ApiAnswer>[] = [];
+    await system.database.begin(async (sql) => {
+      await sql`update deliveries set status = 'delivered' where endpoint_id = ${endpoint}`;
+      answers.push(client(`POST /v1/webhook_endpoints/${endpoint}/redeliver`, { json }));
+      await untilLockWaits(system.database, 'the redelivery waits', 20_000);
+    });
+    expect(await Promise.all(answers)).toMatchObject([{ body: { pending: 0, has_more: false } }]);
+    expect((await deliveries(client, endpoint, '?status=delivered')).data).toHaveLength(3);
   });
 
   it('of what has failed since an outage began includes the event that it began with', async () => {

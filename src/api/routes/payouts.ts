@@ -222,7 +222,7 @@ async function cancelPayout(deps: ApiDeps, request: ApiRequest): Promise<Answer>
     await requestCancellation(deps.database, row.id);
     // A batch item gets its own workflow for this, unless it is too late or not decided yet.
     const taken = isTooLate ? undefined : await takeOver(deps.database, row.id);
-    return { ...bound, isUndecided: taken?.isUndecided === true };
+    return { ...bound, isUndecided: taken?.isUndecided };
   });
   if (isRefusal(begun)) return refused(begun);
   const { headers, isUndecided } = begun;
@@ -255,7 +255,7 @@ async function untilFinal(deps: ApiDeps, request: ApiRequest, id: string): Promi
     const row = exactlyOne(await findPayout(deps.database, request.account.id, id));
     const waitedMs = performance.now() - startMs;
     if (isFinal(row.status) || waitedMs >= request.waitMs) return row;
-    await delay(Math.max(pollPauseMs, waitedMs / pollsAWait));
+    await delay(Math.min(Math.max(pollPauseMs, waitedMs / pollsAWait), request.waitMs - waitedMs));
   }
 }
 

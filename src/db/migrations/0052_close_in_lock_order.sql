@@ -13,7 +13,7 @@ declare
   present text;
   owned text;
 begin
-  if wanted = 'closed' then
+  if wanted = 'closed' and exists (select from accounts where id = changed_id and state = 'frozen') then
     perform await_decisions(changed_id);
   end if;
   select state into strict present from accounts where id = changed_id for no key update;
