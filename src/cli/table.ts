@@ -23,8 +23,9 @@ export const plain = (line: string) => line.replaceAll(unsafe, '?');
 export function printJson(value: unknown): void {
   const text = (_: string, part: unknown) => (typeof part === 'bigint' ? `${part}` : part);
   const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
-  const json = JSON.stringify(value, text, 2);
-  console.log(json.replaceAll(/[\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, escaped));
+  // The line breaks are JSON's own: those of a text are escaped already.
+  const safe = (unit: string) => (unit === '\n' ? unit : escaped(unit));
+  console.log(JSON.stringify(value, text, 2).replaceAll(unsafe, safe));
 }
 
 /** Prints rows as JSON, or for people as one or more lines each; `none` if there are no rows. */
