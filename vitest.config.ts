@@ -10,7 +10,10 @@ const polled = { poll: { timeout: 20_000 } } as const;
 const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: polled } as const;
 
 /** Tests that measure time, so nothing else runs at the same time. */
-const alone = ['test/integration/{attacks,prefer-wait,webhook-tarpit}.test.ts'];
+const alone = ['test/integration/{attacks,prefer-wait}.test.ts'];
+
+/** Looks for waits of 15 s, which a busy machine could hide, and itself waits most of the time. */
+const waiting = ['test/integration/webhook-tarpit.test.ts'];
 
 /** The batch worker yields to everything else, so next to many other tests these take minutes. */
 const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
@@ -111,7 +114,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/{integration,clients}/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...databaseOnly, ...alone],
+          exclude: [...configDefaults.exclude, ...databaseOnly, ...alone, ...waiting],
           // With only one Temporal server, the workers of two files would take each other's tasks.
           fileParallelism: hasOwnTemporals,
           isolate: !hasOwnTemporals,
@@ -119,6 +122,7 @@ export default defineConfig({
           globalSetup: [...onSystem.globalSetup, 'test/servers/globalClients.ts'],
         },
       },
+      { test: { name: 'waiting', include: waiting, ...calm, ...onSystem } },
       {
         test: {
           name: 'alone',

@@ -90,6 +90,7 @@ async function expectOneOutcome(id: string, answer: ApiAnswer): Promise<'cancele
   return 'settled';
 }
 
+// Most of these wait for seconds, as the bank does not answer, so many run at the same time.
 describe('a cancellation that races with the submission', () => {
   it('either cancels or comes too late, for 20 payouts at once', async () => {
     const payer = await openPayer(system);
@@ -156,7 +157,7 @@ describe('a cancellation that races with the submission', () => {
     await rail.close();
   });
 
-  it('wins if the bank has not received the payout and will refuse its key', async () => {
+  it.concurrent('wins if the bank has not received the payout and will refuse its key', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const answer = await cancel(payer, id);
@@ -165,7 +166,7 @@ describe('a cancellation that races with the submission', () => {
     expect(await journalOf(system, id)).toEqual(['voided']);
   });
 
-  it('wins though the bank has refused the voided key before it was recorded', async () => {
+  it.concurrent('wins though the bank has refused the voided key before it was recorded', async () => {
     const { account } = await createTestAccount(system.database);
     const { id } = await requestPayout(system.database, account.id);
     const rail = createSandboxRail(system.bank);
@@ -186,7 +187,7 @@ describe('a cancellation that races with the submission', () => {
     await rail.close();
   });
 
-  it('loses if the bank has accepted the payout, even if its answer was lost', async () => {
+  it.concurrent('loses if the bank has accepted the payout, even if its answer was lost', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: timeout then settle');
     await eventually('the bank has the transfer', 10_000, async () =>
@@ -222,7 +223,7 @@ function idOf({ accountId }: Payer, reference: string): Promise<string> {
 }
 
 describe('a cancellation', () => {
-  it('of a payout that does not exist and of another account’s gets the same 404', async () => {
+  it.concurrent('of a payout that does not exist and of another account’s gets the same 404', async () => {
     const [owner, stranger] = [await openPayer(system), await openPayer(system)];
     const id = await unanswered(owner);
     const absent = newId('payout');
@@ -238,7 +239,7 @@ describe('a cancellation', () => {
     expect(isReplay(await cancel(stranger, absent, 'a-key'))).toBe(false);
   });
 
-  it('repeated with its Idempotency-Key gets the same answer and releases once', async () => {
+  it.concurrent('repeated with its Idempotency-Key gets the same answer and releases once', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const key = crypto.randomUUID();
@@ -259,7 +260,7 @@ describe('a cancellation', () => {
     await cancel(payer, other);
   });
 
-  it('that came too late is refused again when it is repeated with its key', async () => {
+  it.concurrent('that came too late is refused again when it is repeated with its key', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('an ordinary payout');
     await untilStatus(payer.client, id, 'settled');
@@ -275,7 +276,7 @@ describe('a cancellation', () => {
     await expectSettled(id);
   });
 
-  it('is refused once the bank may have forgotten the key, and releases nothing', async () => {
+  it.concurrent('is refused once the bank may have forgotten the key, and releases nothing', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     await system.database`
@@ -289,6 +290,20 @@ describe('a cancellation', () => {
     });
     expect(await journalOf(system, id)).toEqual([]);
     expect(await payer.balance()).toEqual({ available: 90_000n, held: 10_000n });
+  });
+
+  it.concurrent('ends a parked payout, which then needs no attention', async () => {
+    const payer = await openPayer(system);
+    const id = await unanswered(payer);
+    await system.database`
+      update payouts set attention_reason = 'unexpected_failure', attention_detail = 'a bug',
+             attention_at = now() where id = ${id}`;
+    await wake(system, id);
+    await untilParked(system, id);
+    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
+    const { typedSearchAttributes } = await system.temporal.workflow.getHandle(id).describe();
+    expect(typedSearchAttributes.get(searchAttributes.needsAttention) ?? false).toBe(false);
+    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
   });
 
   it('is refused before the decision if the bank has reported on it', async () => {
@@ -305,26 +320,12 @@ describe('a cancellation', () => {
     });
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
   });
-
-  it('ends a parked payout, which then needs no attention', async () => {
-    const payer = await openPayer(system);
-    const id = await unanswered(payer);
-    await system.database`
-      update payouts set attention_reason = 'unexpected_failure', attention_detail = 'a bug',
-             attention_at = now() where id = ${id}`;
-    await wake(system, id);
-    await untilParked(system, id);
-    expect(await expectOneOutcome(id, await cancel(payer, id))).toBe('canceled');
-    const { typedSearchAttributes } = await system.temporal.workflow.getHandle(id).describe();
-    expect(typedSearchAttributes.get(searchAttributes.needsAttention) ?? false).toBe(false);
-    expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
-  });
 });
 
 describe('in Temporal', () => {
   const button = { operator: 'temporal-ui', command: { kind: 'cancel' }, outcome: 'refused' };
 
-  it('neither a cancel request nor the cancel update cancels without a customer’s request', async () => {
+  it.concurrent('neither a cancel request nor the cancel update cancels without a customer’s request', async () => {
     const payer = await openPayer(system);
     const id = await unanswered(payer);
     const handle = system.temporal.workflow.getHandle(id);
@@ -349,7 +350,7 @@ describe('in Temporal', () => {
     ]);
   });
 
-  it('a cancel request for a payout that the bank has accepted changes nothing', async () => {
+  it.concurrent('a cancel request for a payout that the bank has accepted changes nothing', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: delay 1s');
     await untilStatus(payer.client, id, 'sent');
@@ -359,7 +360,7 @@ describe('in Temporal', () => {
     await expectSettled(id);
   });
 
-  it('a cancel request that came too late does not block operator commands', async () => {
+  it.concurrent('a cancel request that came too late does not block operator commands', async () => {
     const payer = await openPayer(system);
     const id = await payer.send('simulate: never settle');
     await untilStatus(payer.client, id, 'sent');

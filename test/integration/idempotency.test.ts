@@ -278,7 +278,8 @@ it('every route that writes is covered here', () => {
   expect(Object.keys(writes).sort()).toEqual(all.sort());
 });
 
-describe.each(Object.entries(writes))('with one key %s', (_route, write) => {
+// Many of these wait for seconds, as the bank does not answer, so some run at the same time.
+describe.concurrent.each(Object.entries(writes))('with one key %s', (_route, write) => {
   it('has the effect of one request when sent 20 times at once', async () => {
     const once = await openCaller(write);
     await send(once.client, once.original, 'a-key');
@@ -520,7 +521,7 @@ describe('when the API dies after the database has committed and before it has a
   });
   afterAll(() => next?.stop());
 
-  it.each(Object.entries(writes))(
+  it.concurrent.each(Object.entries(writes))(
     '%s takes effect once when it is repeated',
     async (route, write) => {
       const once = await openCaller(write);
