@@ -12,7 +12,7 @@ export type LaneOptions = {
   readonly activities: Activities;
   readonly dataConverter?: DataConverter;
   readonly plugins?: WorkerOptions['plugins'];
-  readonly workflows: Pick<WorkerOptions, 'workflowBundle'>;
+  readonly workflows: Pick<WorkerOptions, 'workflowBundle' | 'debugMode'>;
   /** The build that Temporal versions the workers by; see TEMPORAL_WORKER_BUILD_ID. */
   readonly buildId?: string | undefined;
   /** Size of the database pool: each local activity holds a connection. */

@@ -30,7 +30,7 @@ import { webhookKeys } from '../fixtures/webhookKeys.js';
 import { startTestBank, type TestBank } from './bank.js';
 import { createTestAccount, createTestDatabase, type TestAccount } from './database.js';
 import { temporalAddress } from './temporalAddress.js';
-import { quietRuntime, workflowBundle } from './workflowBundle.js';
+import { quietRuntime, workflowsInThisThread } from './workflowBundle.js';
 
 /** Corridor with real parts: the API and the worker in this process, the rest in separate processes. */
 export type TestSystem = {
@@ -146,7 +146,7 @@ export async function startSystem(
       connection: native,
       namespace: 'default',
       activities,
-      workflows: { workflowBundle: await workflowBundle() },
+      workflows: await workflowsInThisThread(),
       poolSize: 8,
     };
     const workers = [

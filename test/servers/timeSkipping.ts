@@ -10,7 +10,7 @@ import { addSearchAttributes } from '../../src/temporal/searchAttributes.js';
 import { startPayout } from '../../src/temporal/workflowCalls.js';
 import { taskQueues } from '../../src/workflows/messages.js';
 import { finderOptions } from './finders.js';
-import { quietRuntime, workflowBundle } from './workflowBundle.js';
+import { quietRuntime, workflowsInThisThread } from './workflowBundle.js';
 
 /** The longest test takes 4 s, or 25 s on a busy machine; vitest's own limit is 120 s. */
 const testLimitMs = 100_000;
@@ -168,7 +168,7 @@ async function createWorkers(
   const { payouts, batch, ...rest } = taskQueues;
   const workflows = {
     ...shared,
-    workflowBundle: await workflowBundle(),
+    ...(await workflowsInThisThread()),
     // By default nothing is cached, so every task replays the history so far. Tests of long
     // histories use a cache, as they would otherwise take minutes.
     maxCachedWorkflows: cachedWorkflows,

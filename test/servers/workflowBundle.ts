@@ -3,6 +3,7 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inspect } from 'node:util';
+import v8 from 'node:v8';
 import { bundleWorkflowCode, DefaultLogger, Runtime } from '@temporalio/worker';
 import { inject } from 'vitest';
 
@@ -24,6 +25,13 @@ async function sharedBundle(file: string): Promise<{ code: string }> {
   await rename(`${file}.${process.pid}`, file);
   return { code };
 }
+
+/**
+ * The workflows for a worker of this process. `debugMode` runs them in this thread: otherwise every worker
+ * starts a thread, which takes longer than many a test. The workers of `e2e` have their threads.
+ */
+export const workflowsInThisThread = async () =>
+  ({ workflowBundle: await workflowBundle(), debugMode: true }) as const;
 
 /** Bundles the workflows that an `index.ts` exports. */
 export function bundleWorkflows(
@@ -47,8 +55,13 @@ const nativeLog =
 /** Errors that workers and workflows of this process have logged. */
 export const loggedErrors: string[] = [];
 
-/** Silences the SDK's logs in tests. Call it once per process, before any other use of the SDK. */
+/**
+ * Silences the SDK's logs in tests, and keeps it from recording a call stack for every promise of a
+ * workflow, as in production (withoutCallStacks.ts). Call it once per process, before any other use of
+ * the SDK.
+ */
 export function quietRuntime(): void {
+  v8.promiseHooks.createHook = () => () => undefined;
   Runtime.install({
     logger: new DefaultLogger('ERROR', ({ message, meta }) => {
       loggedErrors.push(`${message} (${meta?.['workflowId']}): ${meta?.['error']}`);
