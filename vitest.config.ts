@@ -16,7 +16,7 @@ const alone = ['test/integration/{attacks,prefer-wait}.test.ts'];
 const waiting = ['test/integration/webhook-tarpit.test.ts'];
 
 /** The batch worker yields to everything else, so next to many other tests these take minutes. */
-const givesWay = ['test/e2e/{batch-crash,recovery}.test.ts'];
+const givesWay = ['test/e2e/{batch-crash,batch-restart,recovery}.test.ts'];
 
 /**
  * Runs Temporal as in production, built beforehand. It sustains twenty requests per second for minutes

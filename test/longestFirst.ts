@@ -6,19 +6,27 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
  */
 const long: readonly string[] = [
   'integration/batch-plans',
-  'integration/list-plans',
   'e2e/stack',
-  'e2e/runbooks',
+  'integration/list-plans',
   'e2e/webhook-recovery',
+  'e2e/runbooks',
   'e2e/worker-crash',
   'integration/interleavings-new',
   'e2e/docs',
   'e2e/database-outage',
   'integration/interleavings-known',
   'e2e/restore',
-  'e2e/recovery',
+  'e2e/monitoring',
   'planted/planted',
+  'clients/clients',
+  'integration/idempotency',
+  'integration/endpoint-health',
+  'integration/cancel',
+  'integration/batch-handover',
+  'integration/database-loss',
   'e2e/batch-crash',
+  'e2e/recovery',
+  'e2e/batch-restart',
 ];
 
 const placeOf = ({ moduleId }: TestSpecification) => {
