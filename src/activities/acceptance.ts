@@ -27,12 +27,12 @@ import {
   refuseRetry,
 } from '../domain/acceptance.js';
 import { groupSize } from '../domain/batch.js';
+import { orderText } from '../domain/commandRules.js';
 import { corridorOf, railNameOf, refuseUnroutable } from '../domain/corridor.js';
 import { parseRate } from '../domain/fx.js';
 import { acceptEntry } from '../domain/ledger.js';
 import { hasConflictingReports } from '../domain/payout.js';
 import { isRefusal } from '../domain/refusal.js';
-import { orderText } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { ownOf } from './cancellation.js';
 import { countMoves } from './countMoves.js';

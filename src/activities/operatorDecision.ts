@@ -1,6 +1,7 @@
 import { batchRatesOf } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
+import { conflicting, maybeTaken, partlyReturned } from '../domain/commandRules.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
@@ -20,7 +21,6 @@ import {
   type VoidOutcome,
 } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';
-import { conflicting, maybeTaken, partlyReturned } from '../domain/standing.js';
 import type { Rail } from '../rails/rail.js';
 import { amountsOf } from './applyFacts.js';
 import type { RailDeps } from './deps.js';
@@ -61,7 +61,7 @@ const done = (detail: string, effect: Omit<Decision, 'outcome' | 'detail'> = {})
 });
 
 /**
- * Decides on a command that the row itself does not refuse (domain/standing.ts), by the rail's current
+ * Decides on a command that the row itself does not refuse (domain/commandRules.ts), by the rail's current
  * answer. A hold is released only after the rail has rejected or voided the key, or its closed
  * statements show that it did not pay.
  */

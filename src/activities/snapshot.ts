@@ -1,11 +1,11 @@
 import type { Sql } from '../db/client.js';
 import type { OwnedEntry } from '../db/ledger.js';
 import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
+import { type CommandState, orderText, stateOf } from '../domain/commandRules.js';
 import { type Attention, withAttention } from '../domain/payout.js';
-import { orderText, type Standing, standingOf } from '../domain/standing.js';
 
 /** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
-export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
+export type PayoutSnapshot = Omit<CommandState, 'attentionReason'> & {
   readonly attention: Attention | null;
   /** Whether the step has written an event that some endpoint subscribes to. */
   readonly hasPendingDeliveries: boolean;
@@ -21,9 +21,9 @@ export type PayoutSnapshot = Omit<Standing, 'attentionReason'> & {
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
-  const { attentionReason: reason, statusReason, ...standing } = standingOf(row);
+  const { attentionReason: reason, statusReason, ...state } = stateOf(row);
   return {
-    ...standing,
+    ...state,
     // No text of a bank enters a history.
     ...(statusReason === 'corrected' && { statusReason }),
     attention: reason === null ? null : { reason, detail: row.attentionDetail ?? '' },

@@ -1,9 +1,10 @@
 import { type Refusal, refuse } from '../domain/refusal.js';
 
+/** What an account may send: the values are `rateLimits` in config.ts. */
 export type RateLimits = {
   /** Requests per second that an account may sustain. */
   readonly perSecond: number;
-  /** Requests that it may send at once, after a pause. */
+  /** Requests that it may send in one burst, after a pause. */
   readonly burst: number;
   /** Maximum number of requests of an account in flight at a time. */
   readonly inFlight: number;
@@ -57,7 +58,7 @@ export function weightOf(bytes: number): number {
 const manyInOne = 'To send many payouts, use a batch.';
 const aboutItems = `Each payout of a batch is an item, and each ${bytesPerItem} bytes of a body or a response.`;
 
-/** Items that may be used at once: two of the longest batches, each of 10,000 payouts or 8 MiB. */
+/** Items that one burst may use: two of the longest batches, each of 10,000 payouts or 8 MiB. */
 const itemBurst = 21_000;
 
 /**
@@ -147,7 +148,7 @@ function refused(headers: Admission['headers'], retryInMs: number, refusal: Refu
 }
 
 function tooFast({ perSecond, burst }: Quota, what: string, about = manyInOne): Refusal {
-  const expected = `at most ${perSecond} ${what} a second by this account, and ${burst} at once`;
+  const expected = `at most ${perSecond} ${what} a second by this account, in bursts of up to ${burst}`;
   const hint = `Wait for the number of seconds in Retry-After, then retry. ${about}`;
   return refuse('rate_limited', { expected, hint });
 }

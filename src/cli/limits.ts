@@ -40,10 +40,10 @@ export async function changeLimits(call: Call): Promise<void> {
 export async function showLimits(call: Call): Promise<void> {
   const id = requiredId('account', call);
   existing('account', id, await findAccount(call.database, id));
-  const { standings, payeeDelays: newPayee } = await findFunds(call.database, id);
-  if (call.isJson) return printJson({ limits: Object.fromEntries(standings), newPayee });
-  if (standings.size + newPayee.length === 0) console.log('No limits.');
-  for (const [currency, limits] of standings) {
+  const { limitUses, payeeDelays: newPayee } = await findFunds(call.database, id);
+  if (call.isJson) return printJson({ limits: Object.fromEntries(limitUses), newPayee });
+  if (limitUses.size + newPayee.length === 0) console.log('No limits.');
+  for (const [currency, limits] of limitUses) {
     for (const { period, destination, limitMinor, usedMinor, resetsAt } of limits) {
       const pair = destination === null ? currency : `${currency} to ${destination}`;
       const [limit, used] = [limitMinor, usedMinor].map((minor) => writtenMinor(minor, currency));

@@ -4,6 +4,7 @@ import { entriesOf } from '../db/ledger.js';
 import { listActions, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
+import { type Offer, offersOf, orderText, stateOf, waitOf } from '../domain/commandRules.js';
 import { correctionOf } from '../domain/correction.js';
 import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
@@ -11,14 +12,13 @@ import { writtenSum } from '../domain/money.js';
 import { isFinal, railKey, type StatusChange, statedSum, statusHistory } from '../domain/payout.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { sentenceOf } from '../domain/refusal.js';
-import { type Offer, offersOf, orderText, standingOf, waitOf } from '../domain/standing.js';
 import { actionLines } from './audit.js';
 import { plain, printJson, wrapped } from './table.js';
 import { type Call, existing, requiredId } from './usage.js';
 
 /** Returns the commands that would be accepted for a payout now, by the same rules that decide them. */
 export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): readonly Offer[] {
-  return offersOf(standingOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
+  return offersOf(stateOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
 }
 
 /** Returns the proposals that could still be executed: the books may have changed since they were made. */
@@ -74,13 +74,13 @@ async function viewOf(call: Call, id: string) {
   const ui = call.temporalUi;
   const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
   const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
-  const standing = standingOf(deciding);
-  const wait = waitOf(standing) ?? null;
-  const isUnsent = status === 'processing' && attentionReason === null && !standing.isSubmitted;
+  const state = stateOf(deciding);
+  const wait = waitOf(state) ?? null;
+  const isUnsent = status === 'processing' && attentionReason === null && !state.isSubmitted;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };
   return {
     ...{ payout, entries, actions, callbacks, deliveries, workflow },
-    isSubmitted: standing.isSubmitted,
+    isSubmitted: state.isSubmitted,
     wait: isUnsent && (batch?.pausedAt ?? null) !== null ? paused : wait,
     accepted: [...offersNow(deciding, entries), ...approvals],
   };

@@ -3,6 +3,7 @@ import { entriesOf } from '../db/ledger.js';
 import { insertRequest } from '../db/operatorActions.js';
 import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
+import { orderText } from '../domain/commandRules.js';
 import { ledgerAccounts } from '../domain/ledger.js';
 import { isCurrency, parseMajor } from '../domain/money.js';
 import {
@@ -13,7 +14,6 @@ import {
   type PostingText,
 } from '../domain/operator.js';
 import { isFinal, payoutStatuses } from '../domain/payout.js';
-import { orderText } from '../domain/standing.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
 import { approvalOf, executableProposals, nextLines, offersNow } from './payout.js';

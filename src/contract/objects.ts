@@ -150,15 +150,15 @@ export function limitObject(
   currency: string,
   { period, destination, limitMinor, usedMinor, resetsAt }: LimitUse,
 ): ContractObject<'limit'> {
-  const isUsedUp = resetsAt !== null;
+  const resets = resetsAt !== null;
   return {
     object: 'limit',
     type: period,
     currency,
     destination_currency: destination,
     limit: formatMinor(limitMinor, currency),
-    used: isUsedUp ? formatMinor(usedMinor, currency) : null,
-    left: isUsedUp ? formatMinor(max(limitMinor - usedMinor, 0n), currency) : null,
+    used: resets ? formatMinor(usedMinor, currency) : null,
+    left: resets ? formatMinor(max(limitMinor - usedMinor, 0n), currency) : null,
     resets_at: resetsAt?.toISOString() ?? null,
     hours: null,
   };

@@ -1,6 +1,6 @@
 import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
-import { type Limits, standingsOf, type UsedLimits } from '../domain/limits.js';
+import { type Limits, limitUsesOf, type UsedLimits } from '../domain/limits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 import { findPayeeDelays } from './payeeDelays.js';
@@ -112,15 +112,15 @@ export async function findFunds(sql: Sql, accountId: string): Promise<Funds> {
 
 function fundsOf(rows: readonly FundsRow[]): Omit<Funds, 'payeeDelays'> {
   const available = new Map(rows.map((row) => [row.currency ?? '', row.availableMinor ?? 0n]));
-  const standings = new Map(
+  const limitUses = new Map(
     [...Map.groupBy(rows, ({ currency }) => pairIn(currency)[0])].flatMap(([currency, of]) => {
       const limits = of.map((row) => ({ ...row, destination: pairIn(row.currency)[1] }));
-      const found = of[0] ? standingsOf(limits, of[0].readAt) : [];
+      const found = of[0] ? limitUsesOf(limits, of[0].readAt) : [];
       return found.length === 0 ? [] : [[currency, found] as const];
     }),
   );
   // No payouts means no account, hence nothing to send.
-  return { state: rows[0]?.state ?? 'closed', available, standings };
+  return { state: rows[0]?.state ?? 'closed', available, limitUses };
 }
 
 /** Parses `USD/EUR` (a corridor) or `USD` (a currency). */

@@ -96,7 +96,7 @@ export type Funds = {
   /** Available balance by source currency, in minor units. */
   readonly available: ReadonlyMap<string, bigint>;
   /** Limits by source currency, including those of its corridors. Currencies without limits are absent. */
-  readonly standings: ReadonlyMap<string, readonly LimitUse[]>;
+  readonly limitUses: ReadonlyMap<string, readonly LimitUse[]>;
   readonly payeeDelays: readonly PayeeDelay[];
 };
 
@@ -109,7 +109,7 @@ export type Funds = {
  */
 export function fundInOrder(
   payouts: readonly PricedPayout[],
-  { state, available, standings, payeeDelays }: Funds,
+  { state, available, limitUses, payeeDelays }: Funds,
 ): readonly (Acceptance | Refusal)[] {
   const stopped = refuseState(state);
   const left = new Map(available);
@@ -127,7 +127,7 @@ export function fundInOrder(
       ofCurrency: (available.get(sourceCurrency) ?? 0n) - availableMinor,
       ofCorridor: takenTo.get(corridor) ?? 0n,
     };
-    const limits = standings.get(sourceCurrency) ?? [];
+    const limits = limitUses.get(sourceCurrency) ?? [];
     const param = payingParam(request);
     const overLimit =
       refuseNewPayee(payeeDelays, priced, facts.beneficiary, param) ??

@@ -1,3 +1,5 @@
+// Sizes only: which items get the remaining balance is decided by `fundInOrder` in domain/acceptance.ts.
+
 /** Maximum number of items in a batch, from the specification. */
 export const maximumBatchItems = 10_000;
 

@@ -23,7 +23,7 @@ export type UsedLimits = Limits & { readonly uses: Readonly<Record<string, strin
  * Returns the use of the limits of a currency and its corridors at a time. Limits that last longest come
  * first, because "try tomorrow" is wrong advice when the month is used up.
  */
-export function standingsOf(all: readonly UsedLimits[], at: Date): readonly LimitUse[] {
+export function limitUsesOf(all: readonly UsedLimits[], at: Date): readonly LimitUse[] {
   const [year, month, date] = [at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate()];
   const windows = [
     ['payout', 'payoutMinor', Number.POSITIVE_INFINITY, null],
@@ -50,7 +50,7 @@ type Debit = { readonly sourceCurrency: string; readonly sourceMinor: bigint };
  * @param takenMinor the amounts used by earlier payouts of the same decision
  */
 export function refuseOverLimit(
-  standings: readonly LimitUse[],
+  limitUses: readonly LimitUse[],
   debit: Debit & { readonly destinationCurrency: string },
   takenMinor: Readonly<Record<'ofCurrency' | 'ofCorridor', bigint>>,
   param: string,
@@ -61,7 +61,7 @@ export function refuseOverLimit(
     return resetsAt ? usedMinor + taken : 0n;
   };
   const leftOf = (each: LimitUse) => max(each.limitMinor - usedOf(each), 0n);
-  const applying = standings.filter(
+  const applying = limitUses.filter(
     ({ destination }) => destination === null || destination === destinationCurrency,
   );
   const over = applying.find((each) => sourceMinor > leftOf(each));

@@ -1,6 +1,9 @@
 import type { CallbackReader, Rail } from './rail.js';
 
-/** The rails of this installation by name, for the worker, which calls them. */
+/**
+ * The rails of this installation by name, for the worker, which calls them. Which one a payout takes is decided
+ * by `railNameOf` in domain/corridor.ts.
+ */
 export type Rails = ReadonlyMap<string, Rail>;
 /** The same for the API, which receives their callbacks. */
 export type CallbackReaders = ReadonlyMap<string, CallbackReader>;

@@ -15,10 +15,10 @@ import {
 import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import { type Chunk, chunkDriver, chunkSummary } from '../domain/batch.js';
+import { orderText } from '../domain/commandRules.js';
 import { railNameOf } from '../domain/corridor.js';
 import type { OperatorResult } from '../domain/operator.js';
 import type { WakeablePayout } from '../domain/payout.js';
-import { orderText } from '../domain/standing.js';
 import {
   type BatchInput,
   cancelBatchUpdate,

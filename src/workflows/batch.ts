@@ -18,7 +18,7 @@ import {
   railUpdateSignal,
   searchAttributes,
 } from './messages.js';
-import { batchLedger, isTooLong, orHandOver } from './proxies.js';
+import { batchLedger, orHandOver, shouldContinueAsNew } from './proxies.js';
 
 /**
  * Pause between two reads of the progress. A batch normally ends in seconds, but one that waits for a
@@ -71,7 +71,8 @@ async function untilOver(run: BatchRun, chunks: number): Promise<string> {
   for (let pauseMs = firstPauseMs; ; ) {
     const upTo = run.requested;
     // One pass cancels everything, so in a run with a long history later requests need no other pass.
-    if (upTo > run.canceled && !(run.canceled > 0 && isTooLong())) await cancelAll(batchId, chunks);
+    if (upTo > run.canceled && !(run.canceled > 0 && shouldContinueAsNew()))
+      await cancelAll(batchId, chunks);
     run.canceled = upTo;
     run.isSignaled = false;
     const { isOver, isUndecided, progress } = await look(batchId);
@@ -84,7 +85,7 @@ async function untilOver(run: BatchRun, chunks: number): Promise<string> {
       const options = { summary: 'Until its progress is checked again' };
       await condition(() => hasOpenRequest(run) || run.isSignaled, pauseMs, options);
       pauseMs = Math.min(pauseMs * 2, longestPauseMs);
-      if (isTooLong() && !hasOpenRequest(run) && allHandlersFinished()) {
+      if (shouldContinueAsNew() && !hasOpenRequest(run) && allHandlersFinished()) {
         await continueAsNew<typeof batch>({ batchId });
       }
     }

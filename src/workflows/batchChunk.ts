@@ -2,7 +2,7 @@ import { condition, continueAsNew, log } from '@temporalio/workflow';
 import { type Chunk, type ChunkCounts, isOpen } from '../domain/batch.js';
 import { flagOf } from './commands.js';
 import { railUpdateSignal } from './messages.js';
-import { batchLedger, batchRail, isTooLong, orHandOver } from './proxies.js';
+import { batchLedger, batchRail, orHandOver, shouldContinueAsNew } from './proxies.js';
 
 /** Rounds of five seconds each, half a minute in all, while answers of the rail are pending. */
 const rounds = 6;
@@ -33,7 +33,7 @@ export async function batchChunk(chunk: Chunk): Promise<void> {
       pauseMs = isSlower ? Math.min(pauseMs * 2, longestPauseMs) : firstPauseMs;
       if (isTimeUp) await poll(chunk);
     }
-    if (isTooLong()) await continueAsNew<typeof batchChunk>(chunk);
+    if (shouldContinueAsNew()) await continueAsNew<typeof batchChunk>(chunk);
   }
 }
 

@@ -14,6 +14,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { PayoutSnapshot } from '../activities/snapshot.js';
+import { detailsOf } from '../domain/commandRules.js';
 import { unexecuted } from '../domain/operator.js';
 import {
   type Attention,
@@ -22,17 +23,16 @@ import {
   isFinal,
   type PayoutStatus,
 } from '../domain/payout.js';
-import { detailsOf } from '../domain/standing.js';
 import { type Command, flagOf, receiveCommands } from './commands.js';
 import { type PayoutInput, railUpdateSignal, searchAttributes } from './messages.js';
 import {
   cancellation,
-  isTooLong,
   ledgerStep,
   localSubmit,
   operation,
   railPoll,
   railSubmit,
+  shouldContinueAsNew,
 } from './proxies.js';
 
 /** How long to wait for a callback before polling. A rail that calls back does so within seconds. */
@@ -119,8 +119,8 @@ async function nextStep(run: PayoutRun): Promise<boolean> {
     await accept(run);
   } else if (hasInput(run) || snapshot.hasUnprocessedEvents) {
     await handleCommandOrEvents(run);
-  } else if (isTooLong() && !isOver(snapshot)) {
-    await goOnInNewRun(run);
+  } else if (shouldContinueAsNew() && !isOver(snapshot)) {
+    await continueInNewRun(run);
   } else if (snapshot.attention !== null) {
     await waitForOperator(run, snapshot.attention);
   } else if (snapshot.status === 'pending') {
@@ -140,7 +140,7 @@ function isOver({ status, attention }: PayoutSnapshot): boolean {
 }
 
 /** Continues as new. The new run reads the row; this one must leave no command unanswered. */
-async function goOnInNewRun(run: PayoutRun): Promise<void> {
+async function continueInNewRun(run: PayoutRun): Promise<void> {
   await condition(() => hasInput(run) || allHandlersFinished());
   if (!hasInput(run)) await continueAsNew<typeof payout>({ payoutId: run.payoutId });
 }
@@ -223,7 +223,7 @@ async function submit(run: PayoutRun): Promise<void> {
     await Promise.race([submission, condition(() => hasInput(run))]);
     if (answer !== undefined) return updateFrom(run, answer);
     await handleCommandOrEvents(run);
-    if (run.isSuperseded || run.snapshot?.status !== 'processing' || isTooLong()) {
+    if (run.isSuperseded || run.snapshot?.status !== 'processing' || shouldContinueAsNew()) {
       scope.cancel();
       await submission.catch(ignoreCancellation);
       return;
@@ -274,8 +274,8 @@ async function waitForOperator(run: PayoutRun, attention: Attention): Promise<vo
 /** Shows operators the payout's state. Setting the details of a workflow adds no history event. */
 function show(snapshot: PayoutSnapshot): void {
   const { attention } = snapshot;
-  const standing = { ...snapshot, attentionReason: attention?.reason ?? null };
-  setCurrentDetails(detailsOf(standing, attention?.detail ?? ''));
+  const shown = { ...snapshot, attentionReason: attention?.reason ?? null };
+  setCurrentDetails(detailsOf(shown, attention?.detail ?? ''));
 }
 
 /** Stores the snapshot that a step returned, and shows it. None means that another workflow drives it. */

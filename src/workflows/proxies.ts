@@ -178,7 +178,7 @@ export const batchRail = proxyActivities<Pick<Activities, 'submitChunk' | 'pollC
 });
 
 /** Whether the history is so long that a new run should continue. Steps that change nothing fill it too. */
-export function isTooLong(): boolean {
+export function shouldContinueAsNew(): boolean {
   return workflowInfo().continueAsNewSuggested;
 }
 

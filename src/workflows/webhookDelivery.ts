@@ -1,7 +1,7 @@
 import { condition, continueAsNew } from '@temporalio/workflow';
 import { flagOf } from './commands.js';
 import { deliverSignal, type WebhookDeliveryInput } from './messages.js';
-import { isTooLong, retryDeliveries } from './proxies.js';
+import { retryDeliveries, shouldContinueAsNew } from './proxies.js';
 
 /**
  * Retries the deliveries of an endpoint: one workflow per endpoint, however many events are
@@ -19,6 +19,6 @@ export async function webhookDelivery({ endpointId }: WebhookDeliveryInput): Pro
       // A signal does not shorten the backoff: only due deliveries are attempted.
       await condition(() => signal.isUp, nextInMs);
     }
-    if (isTooLong()) await continueAsNew<typeof webhookDelivery>({ endpointId });
+    if (shouldContinueAsNew()) await continueAsNew<typeof webhookDelivery>({ endpointId });
   }
 }

@@ -15,7 +15,7 @@ export function decide(request: PayoutRequest, facts: Facts): Acceptance | Refus
   const priced = priceOf(request, facts);
   if (isRefusal(priced)) return priced;
   const available = new Map([[priced.sourceCurrency, facts.availableOf(priced.sourceCurrency)]]);
-  const funds = { state: 'open', available, standings: new Map(), payeeDelays: [] } as const;
+  const funds = { state: 'open', available, limitUses: new Map(), payeeDelays: [] } as const;
   const [decided] = fundInOrder([{ id: 'po_1', request, facts, priced }], funds);
   if (decided === undefined) throw new Error('The payout was not decided.');
   return decided;

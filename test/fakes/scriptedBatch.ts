@@ -29,7 +29,7 @@ const nothing: ChunkCounts = {
 };
 
 /** The counts of a chunk with only these items open. */
-export function standing(open: Partial<ChunkCounts> = {}): ChunkCounts {
+export function chunkCounts(open: Partial<ChunkCounts> = {}): ChunkCounts {
   return { ...nothing, ...open };
 }
 

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { operatorActivities } from '../../src/activities/operator.js';
 import type { Database } from '../../src/db/client.js';
@@ -118,8 +118,11 @@ describe('a cancellation that races with the submission', () => {
     await system.stopWorker();
     const sending = payer.ask('never called');
     const id = await idOf(payer, 'never called');
+    const update = vi.spyOn(system.temporal.workflowService, 'executeMultiOperation');
+    onTestFinished(() => update.mockRestore());
     const canceled = cancel(payer, id);
     // The update waits at the server, so it is there before the first step runs.
+    await eventually('the update is sent', 10_000, () => update.mock.calls.length > 0 || undefined);
     await system.startWorker();
     expect(await expectOneOutcome(id, await canceled)).toBe('canceled');
     expect(await journalOf(system, id)).toEqual([]);

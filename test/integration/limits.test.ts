@@ -479,7 +479,9 @@ it('a key that may only send payouts learns that a limit is exceeded, not which 
   expect(answer).toMatchObject({ status: 422, body: { code: 'limit_exceeded' } });
   expect(JSON.stringify(answer.body)).not.toContain('50.00 USD');
   const { body } = await payer.client(`GET /v1/payouts/${textOf(answer, 'payout')}`);
-  expect(body).toMatchObject({ status_reason_text: 'A limit of the account would be exceeded.' });
+  expect(body).toMatchObject({
+    status_reason_text: 'A limit on what the account sends would be exceeded.',
+  });
 });
 
 describe('a new beneficiary', () => {

@@ -68,7 +68,7 @@ describe('an account', () => {
       type: '/docs/errors#rate_limited',
       status: 429,
       code: 'rate_limited',
-      expected: 'at most 2 requests a second by this account, and 4 at once',
+      expected: 'at most 2 requests a second by this account, in bursts of up to 4',
       request_id: refused.headers.get('request-id'),
     });
     nowMs += 500;
@@ -123,9 +123,9 @@ describe('an account', () => {
       expect(refused.status).toBe(429);
       expect(refused.body).toMatchObject({
         code: 'rate_limited',
-        expected: 'at most 1000 items a second by this account, and 21000 at once',
+        expected: 'at most 1000 items a second by this account, in bursts of up to 21000',
         detail:
-          'Too many requests: expected at most 1000 items a second by this account, and 21000 at once. Wait for the number of seconds in Retry-After, then retry. Each payout of a batch is an item, and each 800 bytes of a body or a response.',
+          'Too many requests: expected at most 1000 items a second by this account, in bursts of up to 21000. Wait for the number of seconds in Retry-After, then retry. Each payout of a batch is an item, and each 800 bytes of a body or a response.',
       });
       expect(itemsLeft(refused)).toMatch(/^\d+$/);
       expect(Number(refused.headers.get('retry-after'))).toBeGreaterThanOrEqual(9);

@@ -303,7 +303,7 @@ describe('payouts in the order of their request', () => {
     fundInOrder(payouts, {
       state: 'open',
       available: new Map([['USD', availableMinor]]),
-      standings: new Map(),
+      limitUses: new Map(),
       payeeDelays: [],
     }).map((decided) => (isRefusal(decided) ? decided.code : 'accepted'));
 

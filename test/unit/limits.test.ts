@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Funds, fundInOrder } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
-import { refuseNewPayee, refuseOverLimit, standingsOf } from '../../src/domain/limits.js';
+import { limitUsesOf, refuseNewPayee, refuseOverLimit } from '../../src/domain/limits.js';
 import { isRefusal } from '../../src/domain/refusal.js';
 
 const unused = { destination: null, uses: {} };
@@ -11,7 +11,7 @@ const limits = {
   ...{ payoutMinor: null, dayMinor: 100_000n, monthMinor: 500_000n },
   ...{ destination: null, uses },
 };
-const at = (time: string) => standingsOf([limits], new Date(time));
+const at = (time: string) => limitUsesOf([limits], new Date(time));
 const [jpy, kwd] = ['JPY', 'KWD'].map((sourceCurrency) => ({
   sourceCurrency,
   destinationCurrency: 'EUR',
@@ -54,7 +54,7 @@ describe('the used amount of a limit', () => {
 
   test('is always zero for a limit per payout', () => {
     const each = { ...limits, payoutMinor: 5n, dayMinor: null, monthMinor: null };
-    expect(standingsOf([each], new Date('2026-12-01'))).toEqual([
+    expect(limitUsesOf([each], new Date('2026-12-01'))).toEqual([
       { period: 'payout', destination: null, limitMinor: 5n, usedMinor: 0n, resetsAt: null },
     ]);
   });
@@ -71,7 +71,7 @@ describe('the refusal of a payout over a limit', () => {
   test('names the limit, what is used and left, and when it resets', () => {
     expect(
       refuseOverLimit(
-        standingsOf([limits], now),
+        limitUsesOf([limits], now),
         usd(70_000n),
         { ofCurrency: 10_000n, ofCorridor: 5n },
         'amount',
@@ -93,7 +93,7 @@ describe('the refusal of a payout over a limit', () => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 60_000n, monthMinor: 60_000n };
     const refusalOf = (used: string, minor: bigint) =>
       refuseOverLimit(
-        standingsOf([{ ...all, uses: { '2026-12-01': used } }], now),
+        limitUsesOf([{ ...all, uses: { '2026-12-01': used } }], now),
         usd(minor),
         nothing,
         'quote',
@@ -112,21 +112,21 @@ describe('the refusal of a payout over a limit', () => {
     [20_000n, 'The limit is 1000.00 USD a day, of which 999.00 USD is used and 1.00 USD is left '],
   ])('of %d cents names the largest amount that fits every limit', (minor, explained) => {
     const all = { ...unused, payoutMinor: 60_000n, dayMinor: 100_000n, monthMinor: 500_000n };
-    const standings = standingsOf([{ ...all, uses: { '2026-12-01': '99900' } }], now);
-    expect(refuseOverLimit(standings, usd(minor), nothing, 'amount')).toMatchObject({
+    const limitUses = limitUsesOf([{ ...all, uses: { '2026-12-01': '99900' } }], now);
+    expect(refuseOverLimit(limitUses, usd(minor), nothing, 'amount')).toMatchObject({
       expected: 'at most 1.00 USD, the remainder of the limit of 1000.00 USD a day',
       detail: expect.stringContaining(explained),
     });
-    expect(refuseOverLimit(standings, usd(100n), nothing, 'amount')).toBeUndefined();
+    expect(refuseOverLimit(limitUses, usd(100n), nothing, 'amount')).toBeUndefined();
   });
 
   test('names the month when the day is used up as well, and the amount that fits both', () => {
     const days = { '2026-12-01': '390000', '2026-12-02': '99900' };
-    const standings = standingsOf(
+    const limitUses = limitUsesOf(
       [{ ...limits, uses: days }],
       new Date('2026-12-02T10:00:00.000Z'),
     );
-    expect(refuseOverLimit(standings, usd(20_000n), nothing, 'amount')).toMatchObject({
+    expect(refuseOverLimit(limitUses, usd(20_000n), nothing, 'amount')).toMatchObject({
       expected: expect.stringContaining('at most 1.00 USD, '),
       detail: expect.stringContaining('101.00 USD is left until it resets at 2027-01-01T'),
     });
@@ -134,16 +134,16 @@ describe('the refusal of a payout over a limit', () => {
 
   test('reports that nothing is left when the limit is now lower than what was used', () => {
     const lower = { ...limits, dayMinor: 1_000n, monthMinor: null };
-    expect(refuseOverLimit(standingsOf([lower], now), usd(1n), nothing, 'amount')).toMatchObject({
+    expect(refuseOverLimit(limitUsesOf([lower], now), usd(1n), nothing, 'amount')).toMatchObject({
       expected: 'at most 0.00 USD, the remainder of the limit of 10.00 USD a day',
     });
   });
 
   test('of one corridor is exact to the last unit, and does not affect other corridors', () => {
     const to = { ...limits, destination: 'EUR', monthMinor: null, dayMinor: 30_000n };
-    const standings = standingsOf([limits, to], now);
+    const limitUses = limitUsesOf([limits, to], now);
     const refused = (minor: bigint, destination: string, taken = nothing) =>
-      refuseOverLimit(standings, usd(minor, destination), taken, 'amount');
+      refuseOverLimit(limitUses, usd(minor, destination), taken, 'amount');
     expect(refused(9_995n, 'EUR')).toBeUndefined();
     expect(refused(9_996n, 'EUR')).toMatchObject({
       expected: 'at most 99.95 USD, the remainder of the limit of 300.00 USD a day to EUR',
@@ -159,7 +159,7 @@ describe('the refusal of a payout over a limit', () => {
 
   test('names the monthly limit of its corridor before the daily limit of its currency', () => {
     const to = { ...limits, destination: 'EUR', monthMinor: 90_005n, dayMinor: null };
-    const month = standingsOf([{ ...limits, monthMinor: null }, to], now);
+    const month = limitUsesOf([{ ...limits, monthMinor: null }, to], now);
     expect(refuseOverLimit(month, usd(80_000n), nothing, 'amount')).toMatchObject({
       detail: expect.stringMatching(/a month to EUR, .* resets at 2027-01-01T/),
     });
@@ -172,18 +172,18 @@ describe('the refusal of a payout over a limit', () => {
       [kwd, '9.000 KWD'],
     ] as const) {
       if (payout === undefined) throw new Error('The payout is undefined.');
-      const refusal = refuseOverLimit(standingsOf([each], now), payout, nothing, 'amount');
+      const refusal = refuseOverLimit(limitUsesOf([each], now), payout, nothing, 'amount');
       expect(refusal).toMatchObject({ received });
     }
   });
 });
 
 test('payouts of one decision share what a limit has left', () => {
-  const standings = standingsOf([limits], new Date('2026-12-01T10:00:00.000Z'));
+  const limitUses = limitUsesOf([limits], new Date('2026-12-01T10:00:00.000Z'));
   const results = fundInOrder([50_000n, 40_000n, 29_000n].map(payoutOf), {
     state: 'open',
     available: new Map([['USD', 1_000_000n]]),
-    standings: new Map([['USD', standings]]),
+    limitUses: new Map([['USD', limitUses]]),
     payeeDelays: [],
   });
   expect(results.map((each) => (isRefusal(each) ? each.received : 'accepted'))).toEqual([
@@ -205,7 +205,7 @@ test('payouts of one decision share what the limit of their corridor has left', 
     {
       state: 'open',
       available: new Map([['USD', 1_000_000n]]),
-      standings: new Map([['USD', standingsOf([limits, to], new Date('2026-12-01T10:00:00Z'))]]),
+      limitUses: new Map([['USD', limitUsesOf([limits, to], new Date('2026-12-01T10:00:00Z'))]]),
       payeeDelays: [],
     },
   );
@@ -233,11 +233,11 @@ test('no more is ever accepted than the limits and the balance have left', () =>
       (rules, today, before, balance, amounts) => {
         const used = { '2026-11-23': today, '2026-11-22': before };
         const all = [{ ...unused, ...rules, uses: used }];
-        const standings = standingsOf(all, new Date('2026-11-23T12:00:00Z'));
+        const limitUses = limitUsesOf(all, new Date('2026-11-23T12:00:00Z'));
         const funds: Funds = {
           state: 'open',
           available: new Map([['USD', balance]]),
-          standings: new Map([['USD', standings]]),
+          limitUses: new Map([['USD', limitUses]]),
           payeeDelays: [],
         };
         const results = fundInOrder(amounts.map(payoutOf), funds);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { type CommandState, offersOf, refusalOf, waitOf } from '../../src/domain/commandRules.js';
 import {
   type Correction,
   faultOf,
@@ -10,7 +11,6 @@ import {
   requiresParkedPayout,
 } from '../../src/domain/operator.js';
 import { type AttentionReason, attentionReasons, payoutStatuses } from '../../src/domain/payout.js';
-import { offersOf, refusalOf, type Standing, waitOf } from '../../src/domain/standing.js';
 import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
@@ -63,9 +63,9 @@ test('only cancel and correct are allowed for payouts that are not parked', () =
 
 describe('the commands that an operator is offered', () => {
   const reasons = [null, ...Object.keys(attentionReasons)];
-  const standings = payoutStatuses.flatMap((status) =>
+  const states = payoutStatuses.flatMap((status) =>
     reasons.flatMap((reason) =>
-      [true, false].map((isSubmitted): Standing => {
+      [true, false].map((isSubmitted): CommandState => {
         const attentionReason = isReason(reason) ? reason : null;
         const isAccepted = status !== 'pending';
         return { id: 'po_1', status, attentionReason, isAccepted, isSubmitted, settleBy: null };
@@ -78,7 +78,7 @@ describe('the commands that an operator is offered', () => {
     correct: 'correct',
   };
 
-  test.each(standings)(
+  test.each(states)(
     'for $status, $attentionReason, $isSubmitted: none that would be refused',
     (at) => {
       for (const suspenseMinor of [-1n, 0n, 1n]) {
@@ -98,7 +98,7 @@ describe('the commands that an operator is offered', () => {
     },
   );
 
-  test.each(standings.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
+  test.each(states.filter(({ attentionReason, isAccepted }) => attentionReason && isAccepted))(
     'for $status, $attentionReason, $isSubmitted: at least one, and who can end the wait',
     (at) => {
       expect(offersOf(at, at.attentionReason === 'paid_after_release' ? 1n : 0n)).not.toEqual([]);

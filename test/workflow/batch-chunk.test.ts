@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chunkDriver } from '../../src/domain/batch.js';
 import type { batchChunk } from '../../src/workflows/batchChunk.js';
 import { railUpdateSignal, taskQueues } from '../../src/workflows/messages.js';
-import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { chunkCounts, ScriptedBatch } from '../fakes/scriptedBatch.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 const secondMs = 1_000;
@@ -66,8 +66,8 @@ describe('a chunk', () => {
 
   it('submits its open items to the rail and ends when they are settled', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ unsent: 500 });
-    script.inbox.push(standing({ sent: 200 }), standing());
+    script.stands = chunkCounts({ unsent: 500 });
+    script.inbox.push(chunkCounts({ sent: 200 }), chunkCounts());
     await drive(script, async (handle) => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
@@ -79,11 +79,11 @@ describe('a chunk', () => {
     const script = new ScriptedBatch({
       applyChunkEvents: async () => {
         if (script.countOf('applyChunkEvents') === 1) {
-          script.inbox.push(standing({ sent: 1 }), standing());
+          script.inbox.push(chunkCounts({ sent: 1 }), chunkCounts());
           await nudge(server.client.workflow.getHandle(`${script.batchId}/0`));
-          return standing();
+          return chunkCounts();
         }
-        return script.inbox.shift() ?? standing();
+        return script.inbox.shift() ?? chunkCounts();
       },
     });
     await drive(script, toItsEnd);
@@ -95,7 +95,7 @@ describe('a chunk', () => {
 describe('a chunk whose rail is silent', () => {
   it('polls it after ten seconds, then less and less often, and occupies no worker slot meanwhile', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     let polls = 0;
     for (let passedMs = pauseMs(0); passedMs <= sixHoursMs; passedMs += pauseMs(polls)) polls += 1;
     const test = async (handle: Handle) => {
@@ -103,7 +103,7 @@ describe('a chunk whose rail is silent', () => {
       expect(script.countOf('pollChunk')).toBe(polls);
       const { raw } = await handle.describe();
       expect(raw.pendingActivities).toEqual([]);
-      script.inbox.push(standing());
+      script.inbox.push(chunkCounts());
       await nudge(handle);
       await handle.result();
     };
@@ -115,10 +115,10 @@ describe('a chunk whose rail is silent', () => {
 
   it('is woken by a report before it polls', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await server.sleep(3 * secondMs);
-      script.inbox.push(standing());
+      script.inbox.push(chunkCounts());
       await nudge(handle);
       await handle.result();
     });
@@ -127,17 +127,17 @@ describe('a chunk whose rail is silent', () => {
 
   it('resets its pause to ten seconds after a report about some of its items', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 2 });
+    script.stands = chunkCounts({ sent: 2 });
     await drive(
       script,
       async (handle) => {
         await server.sleep(hourMs);
         const paused = script.nextCall('suspendChunk');
-        script.inbox.push(standing({ sent: 1 }));
+        script.inbox.push(chunkCounts({ sent: 1 }));
         await nudge(handle);
         await paused;
         expect(script.inputsOf('suspendChunk').at(-1)).toMatchObject({ forMs: pauseMs(0) });
-        script.inbox.push(standing());
+        script.inbox.push(chunkCounts());
         await nudge(handle);
         await handle.result();
       },
@@ -148,11 +148,11 @@ describe('a chunk whose rail is silent', () => {
   it('does not pause when a report arrived just before', async () => {
     const script = new ScriptedBatch({
       suspendChunk: async () => {
-        script.inbox.push(standing());
+        script.inbox.push(chunkCounts());
         return false;
       },
     });
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
@@ -164,11 +164,11 @@ describe('a chunk whose rail is silent', () => {
     const script = new ScriptedBatch({
       pollChunk: () => Promise.reject(new Error('The rail is unreachable.')),
     });
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await server.sleep(minuteMs);
       expect(script.countOf('pollChunk')).toBeGreaterThan(4);
-      script.inbox.push(standing());
+      script.inbox.push(chunkCounts());
       await nudge(handle);
       await handle.result();
     });
@@ -186,11 +186,11 @@ describe('a chunk hands over', () => {
       },
       handOverChunk: async () => {
         handedMs.push(await server.now());
-        script.stands = standing();
+        script.stands = chunkCounts();
         return script.counts();
       },
     });
-    script.stands = standing({ unanswered: 3 });
+    script.stands = chunkCounts({ unanswered: 3 });
     await drive(
       script,
       async (handle) => {
@@ -208,8 +208,8 @@ describe('a chunk hands over', () => {
 
   it('items that wait for a person, at once', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 1, stuck: 2 });
-    script.inbox.push(standing({ sent: 1, stuck: 2 }), standing());
+    script.stands = chunkCounts({ sent: 1, stuck: 2 });
+    script.inbox.push(chunkCounts({ sent: 1, stuck: 2 }), chunkCounts());
     await drive(script, async (handle) => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
@@ -227,7 +227,7 @@ describe('a chunk hands over', () => {
     const script = new ScriptedBatch({
       applyChunkEvents: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
     });
-    script.stands = standing({ unsent: 2 });
+    script.stands = chunkCounts({ unsent: 2 });
     await drive(script, toItsEnd);
     expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'all' }]);
   });
@@ -239,18 +239,18 @@ describe('a chunk that cannot be submitted', () => {
     const script = new ScriptedBatch({
       submitChunk: async () => {
         if (isAway) throw new Error('The rail is unreachable.');
-        script.stands = standing({ sent: 1 });
+        script.stands = chunkCounts({ sent: 1 });
         return script.counts();
       },
     });
-    script.stands = standing({ unsent: 1, sent: 1 });
-    script.inbox.push(standing({ unsent: 1 }));
+    script.stands = chunkCounts({ unsent: 1, sent: 1 });
+    script.inbox.push(chunkCounts({ unsent: 1 }));
     await drive(script, async (handle) => {
       await server.sleep(minuteMs);
       expect(script.inbox).toEqual([]);
       expect(script.countOf('handOverChunk')).toBe(0);
       isAway = false;
-      script.inbox.push(standing());
+      script.inbox.push(chunkCounts());
       await handle.result();
     });
   });
@@ -259,11 +259,11 @@ describe('a chunk that cannot be submitted', () => {
     const script = new ScriptedBatch({
       submitChunk: () => Promise.reject(ApplicationFailure.nonRetryable('an unreadable answer')),
       handOverChunk: async () => {
-        script.stands = standing();
+        script.stands = chunkCounts();
         return script.counts();
       },
     });
-    script.stands = standing({ unanswered: 1, overdue: 1 });
+    script.stands = chunkCounts({ unanswered: 1, overdue: 1 });
     await drive(script, toItsEnd);
     expect(script.countOf('handOverChunk')).toBe(1);
   });
@@ -272,11 +272,11 @@ describe('a chunk that cannot be submitted', () => {
     let isPaused = true;
     const script = new ScriptedBatch({
       submitChunk: async () => {
-        if (!isPaused) script.stands = standing({ sent: 2 });
+        if (!isPaused) script.stands = chunkCounts({ sent: 2 });
         return script.counts();
       },
     });
-    script.stands = standing({ unsent: 2 });
+    script.stands = chunkCounts({ unsent: 2 });
     await drive(
       script,
       async (handle) => {
@@ -287,12 +287,12 @@ describe('a chunk that cannot be submitted', () => {
         const settled = script.nextCall('applyChunkEvents');
         await nudge(handle);
         await settled;
-        script.inbox.push(standing());
+        script.inbox.push(chunkCounts());
         await handle.result();
       },
       isLong,
     );
-    expect(script.stands).toEqual(standing());
+    expect(script.stands).toEqual(chunkCounts());
   });
 });
 
@@ -303,15 +303,15 @@ describe('a chunk with a long history', () => {
       suspendChunk: async () => {
         const runId = Context.current().info.workflowExecution?.runId ?? '';
         firstRun ||= runId;
-        if (runId !== firstRun) script.stands = standing();
+        if (runId !== firstRun) script.stands = chunkCounts();
         return false;
       },
     });
-    script.stands = standing({ unsent: 1 });
+    script.stands = chunkCounts({ unsent: 1 });
     const isPaused = { ...script.activities, submitChunk: async () => script.counts() };
     await drive({ batchId: script.batchId, activities: isPaused }, toItsEnd, {
       cachedWorkflows: 10,
     });
-    expect(script.stands).toEqual(standing());
+    expect(script.stands).toEqual(chunkCounts());
   });
 });

@@ -5,7 +5,7 @@ import { cancelBatchItems, startBatch, wakeChunks } from '../../src/temporal/wor
 import type { batch } from '../../src/workflows/batch.js';
 import type { batchChunk } from '../../src/workflows/batchChunk.js';
 import { cancelBatchUpdate, railUpdateSignal } from '../../src/workflows/messages.js';
-import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { chunkCounts, ScriptedBatch } from '../fakes/scriptedBatch.js';
 import { startTimeSkipping, type TimeSkipping } from '../servers/timeSkipping.js';
 
 /** Time limit for a cancellation: longer than one takes in these tests. */
@@ -85,11 +85,11 @@ describe('a batch', () => {
   });
 
   it('checks its progress at once when a chunk has ended', async () => {
-    const script = new ScriptedBatch({ acceptChunk: async () => standing({ sent: 1 }) });
-    script.stands = standing({ sent: 1 });
+    const script = new ScriptedBatch({ acceptChunk: async () => chunkCounts({ sent: 1 }) });
+    script.stands = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await script.nextCall('suspendChunk');
-      script.stands = standing();
+      script.stands = chunkCounts();
       for (const { number } of everyChunk) await chunkOf(script, number).signal(railUpdateSignal);
       // Awaiting the result would skip time, perhaps past the timer before a chunk has read the signal.
       const statusOf = async () => (await handle.describe()).status.name;
@@ -114,9 +114,9 @@ describe('a batch', () => {
 
   it('leaves a chunk to its workflow that is already running', async () => {
     const script = new ScriptedBatch({
-      acceptChunk: async ({ number }) => script.counts(number === 1 ? {} : standing()),
+      acceptChunk: async ({ number }) => script.counts(number === 1 ? {} : chunkCounts()),
     });
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     await server.withWorkers(script.activities, async () => {
       await wakeChunks(server.client, [{ batchId: script.batchId, number: 1 }]);
       const { runId } = await chunkOf(script, 1).describe();
@@ -124,7 +124,7 @@ describe('a batch', () => {
       await startBatch(server.client, script.batchId);
       await isBegun;
       expect((await chunkOf(script, 1).describe()).runId).toBe(runId);
-      script.stands = standing();
+      script.stands = chunkCounts();
       // The chunk is not a child of this batch, which therefore does not learn that it has ended.
       await handleOf(script).signal(railUpdateSignal);
       await chunkOf(script, 1).signal(railUpdateSignal);

@@ -13,7 +13,7 @@ import {
 } from '../../src/temporal/workflowCalls.js';
 import { operateUpdate, searchAttributes, taskQueues } from '../../src/workflows/messages.js';
 import { eventually } from '../assertions/eventually.js';
-import { ScriptedBatch, standing } from '../fakes/scriptedBatch.js';
+import { chunkCounts, ScriptedBatch } from '../fakes/scriptedBatch.js';
 import { type PayoutActivities, ScriptedPayout } from '../fakes/scriptedPayout.js';
 import { startDecided, startImpatient, type TestServer } from '../servers/timeSkipping.js';
 import { loggedErrors } from '../servers/workflowBundle.js';
@@ -284,10 +284,10 @@ describe('a chunk', () => {
 
   it('that waits for its rail continues in a new run', async () => {
     const script = new ScriptedBatch();
-    script.stands = standing({ sent: 1 });
+    script.stands = chunkCounts({ sent: 1 });
     await drive(script, async (workflowId) => {
       const before = await untilNewRun(workflowId, wake(script));
-      script.stands = standing();
+      script.stands = chunkCounts();
       await wake(script)();
       await handleOf(workflowId).result();
       expect((await runsFrom(workflowId, before)).length).toBeGreaterThan(1);

@@ -29,9 +29,9 @@ export const accountRoutes: readonly Route[] = [
     answers: { 200: 'limit_list' },
     // At most four per currency and three per corridor, depending on what an operator has set.
     handle: async ({ database }, { account }) => {
-      const { standings, payeeDelays } = await findFunds(database, account.id);
-      const limits = [...standings].flatMap(([currency, each]) =>
-        each.map((standing) => limitObject(currency, standing)),
+      const { limitUses, payeeDelays } = await findFunds(database, account.id);
+      const limits = [...limitUses].flatMap(([currency, each]) =>
+        each.map((use) => limitObject(currency, use)),
       );
       return { status: 200, body: listObject([...limits, ...payeeDelays.map(payeeDelayObject)]) };
     },

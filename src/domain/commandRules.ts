@@ -11,7 +11,7 @@ import {
 } from './payout.js';
 
 /** The state of a payout by which commands are checked before the rail is queried, and which people see. */
-export type Standing = {
+export type CommandState = {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly attentionReason: AttentionReason | null;
@@ -41,8 +41,8 @@ export function orderText(terms: Terms): string {
   return `${source} to ${side('destination', terms.receiveMinor, destinationCurrency)}`;
 }
 
-/** Derives the standing from a payout's row. */
-export function standingOf(row: {
+/** Derives the state from a payout's row. */
+export function stateOf(row: {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly statusReason: string | null;
@@ -52,7 +52,7 @@ export function standingOf(row: {
   /** Set without a submission if that was lost with the database. */
   readonly sentSince: Date | null;
   readonly settleBy: Date | null;
-}): Standing {
+}): CommandState {
   const { id, status, statusReason, attentionReason, rail, settleBy } = row;
   return {
     ...{ id, status, statusReason, attentionReason },
@@ -63,8 +63,8 @@ export function standingOf(row: {
 }
 
 /** Returns what a payout waits for and who can act on it, or undefined if it waits for nothing. */
-export function waitOf(standing: Standing): { waitsFor: string; who: string } | undefined {
-  const { status, attentionReason, isSubmitted, settleBy } = standing;
+export function waitOf(state: CommandState): { waitsFor: string; who: string } | undefined {
+  const { status, attentionReason, isSubmitted, settleBy } = state;
   if (attentionReason !== null) {
     const who = isWithBank(attentionReason) ? 'an operator, after asking the bank' : 'an operator';
     return { waitsFor: attentionReasons[attentionReason], who };
@@ -106,9 +106,9 @@ export const maybeTaken =
  * Returns why a command is refused by the payout's row alone, or undefined if it may be accepted. The
  * command line and the Temporal UI offer the other commands; the deciding activity checks this first.
  */
-export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): string | undefined {
-  const { status, attentionReason, isAccepted } = standing;
-  if (attentionReason === null && requiresParkedPayout(kind)) return unneeded(standing);
+export function refusalOf(kind: OperatorCommand['kind'], state: CommandState): string | undefined {
+  const { status, attentionReason, isAccepted } = state;
+  if (attentionReason === null && requiresParkedPayout(kind)) return unneeded(state);
   if (kind === 'approve') return undefined;
   if (kind === 'cancel') {
     if (status === 'canceled') return undefined;
@@ -125,13 +125,13 @@ export function refusalOf(kind: OperatorCommand['kind'], standing: Standing): st
       ? undefined
       : 'The payout has not been accepted.';
   }
-  return kind === 'correct' ? undefined : refusalOfAccepted(kind, standing);
+  return kind === 'correct' ? undefined : refusalOfAccepted(kind, state);
 }
 
 type Resolving = Exclude<OperatorCommand['kind'], 'approve' | 'cancel' | 'correct'>;
 
-function refusalOfAccepted(kind: Resolving, standing: Standing) {
-  const { status, attentionReason, isSubmitted } = standing;
+function refusalOfAccepted(kind: Resolving, state: CommandState) {
+  const { status, attentionReason, isSubmitted } = state;
   const isDisputed = hasConflictingReports(attentionReason);
   const is = `The payout is ${status}`;
   const confirm = status === 'settled' ? 'settle' : 'fail';
@@ -155,9 +155,9 @@ function refusalOfAccepted(kind: Resolving, standing: Standing) {
   }
 }
 
-function unneeded(standing: Standing): string {
-  const { status, isSubmitted } = standing;
-  const wait = waitOf(standing);
+function unneeded(state: CommandState): string {
+  const { status, isSubmitted } = state;
+  const wait = waitOf(state);
   if (wait === undefined) return `The payout does not need an operator: it is ${status}.`;
   const only =
     status === 'processing' && isSubmitted
@@ -175,24 +175,24 @@ export type Offer = { readonly command: string; readonly does: string };
  * @param suspenseMinor the payout's balance in suspense, which must be cleared before a confirmation can
  *   close the case: below zero if the rail paid what nobody was charged for
  */
-export function offersOf(standing: Standing, suspenseMinor: bigint): readonly Offer[] {
-  const { id, attentionReason } = standing;
+export function offersOf(state: CommandState, suspenseMinor: bigint): readonly Offer[] {
+  const { id, attentionReason } = state;
   const offer = (command: string, does: string) => ({
     command: `corridor payouts ${command.replace(/^\S+/, `$& ${id}`)} --reason TEXT`,
     does,
   });
   const closes = (['retryNow', 'markSettled', 'failAndRelease', 'extendDeadline'] as const)
-    .filter((kind) => refusalOf(kind, standing) === undefined)
+    .filter((kind) => refusalOf(kind, state) === undefined)
     .filter((kind) => suspenseMinor === 0n || kind === 'extendDeadline')
-    .flatMap((kind) => resolving[kind](standing));
+    .flatMap((kind) => resolving[kind](state));
   const cancels =
-    refusalOf('cancel', standing) === undefined && standing.status !== 'canceled'
+    refusalOf('cancel', state) === undefined && state.status !== 'canceled'
       ? [['cancel', "cancels it on the customer's behalf, unless the bank already has the order"]]
       : [];
-  const isOver = attentionReason !== null && !isInFlight(standing.status);
+  const isOver = attentionReason !== null && !isInFlight(state.status);
   const clears = suspenseMinor < 0n ? clearing : [];
   const corrections = suspenseMinor !== 0n || isOver ? [...clears, correcting] : [];
-  const books = refusalOf('correct', standing) === undefined ? corrections : [];
+  const books = refusalOf('correct', state) === undefined ? corrections : [];
   return [...closes, ...cancels, ...books].map(([command = '', does = '']) => offer(command, does));
 }
 
@@ -212,29 +212,28 @@ const correcting: Lines[number] = [
   'books what the bank actually did; a second operator must approve',
 ];
 
-const confirms = (standing: Standing) =>
-  `confirms the status ${standing.status}${endedUnpaid(standing.status) ? approvalOf(standing) : ''}`;
+const confirms = (state: CommandState) =>
+  `confirms the status ${state.status}${endedUnpaid(state.status) ? approvalOf(state) : ''}`;
 
-const approvalOf = (standing: Standing) =>
-  mayHaveBeenPaid(standing) ? '; a second operator must approve' : '';
+const approvalOf = (state: CommandState) =>
+  mayHaveBeenPaid(state) ? '; a second operator must approve' : '';
 
 /** Command lines by kind of command, each with a description of its effect in the payout's situation. */
-const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
-  retryNow: (standing) => {
-    if (standing.status === 'pending')
-      return [['retry', `decides it again${approvalOf(standing)}`]];
-    return hasConflictingReports(standing.attentionReason)
+const resolving: Readonly<Record<Resolving, (state: CommandState) => Lines>> = {
+  retryNow: (state) => {
+    if (state.status === 'pending') return [['retry', `decides it again${approvalOf(state)}`]];
+    return hasConflictingReports(state.attentionReason)
       ? [['retry', 'closes the case only if the bank now reports that it paid the amount sent']]
       : [['retry', 'asks the bank again; may be refused if the bank reports nothing new']];
   },
-  markSettled: (standing) => [
-    isInFlight(standing.status)
+  markSettled: (state) => [
+    isInFlight(state.status)
       ? ['settle --evidence TEXT', 'settles it, on evidence that the bank has paid']
-      : ['settle --evidence TEXT', confirms(standing)],
+      : ['settle --evidence TEXT', confirms(state)],
   ],
-  failAndRelease: (standing) => {
-    const { status, attentionReason, isSubmitted, settleBy } = standing;
-    if (endedUnpaid(status)) return [['fail', confirms(standing)]];
+  failAndRelease: (state) => {
+    const { status, attentionReason, isSubmitted, settleBy } = state;
+    if (endedUnpaid(status)) return [['fail', confirms(state)]];
     if (attentionReason === 'return_short')
       return [['fail', 'accepts the partial return as final, if the bank still reports a return']];
     if (!isInFlight(status)) return [['fail', 'books the return, if the bank reports one']];
@@ -257,13 +256,13 @@ const resolving: Readonly<Record<Resolving, (standing: Standing) => Lines>> = {
 
 /** Returns the description of a payout for the Temporal UI, in the UI's dialect of Markdown. */
 export function detailsOf(
-  standing: Standing & { readonly order: string; readonly accountId: string },
+  state: CommandState & { readonly order: string; readonly accountId: string },
   found: string,
 ): string {
-  const { id, status, attentionReason, order, accountId } = standing;
-  const wait = waitOf(standing);
+  const { id, status, attentionReason, order, accountId } = state;
+  const wait = waitOf(state);
   // The workflow does not know the amount in suspense. Only a correction can leave more than zero there.
-  const offers = offersOf(standing, attentionReason === 'paid_after_release' ? -1n : 0n);
+  const offers = offersOf(state, attentionReason === 'paid_after_release' ? -1n : 0n);
   return [
     `**${order}**, account \`${accountId}\``,
     attentionReason === null ? `Status: ${status}.` : `**Needs an operator: ${attentionReason}**`,
