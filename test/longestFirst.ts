@@ -2,7 +2,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
  * Files that take a minute or more, longest first: started last, one of them would keep the run
- * waiting with an idle core. Files that mostly wait alternate with files that mostly compute.
+ * waiting with an idle core. Files that mostly wait alternate with files that mostly compute. The longest of
+ * the unit tests are here for `npm run test:unit`.
  */
 const long: readonly string[] = [
   'integration/batch-plans',
@@ -24,6 +25,10 @@ const long: readonly string[] = [
   'integration/cancel',
   'integration/batch-handover',
   'integration/database-loss',
+  'unit/arrival',
+  'unit/lines',
+  'unit/capacity',
+  'unit/decode',
   'e2e/batch-crash',
   'e2e/recovery',
   'e2e/batch-restart',
