@@ -12,7 +12,7 @@ const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: polled } a
 /** Tests that measure time, so nothing else runs at the same time. */
 const alone = ['test/integration/{attacks,prefer-wait}.test.ts'];
 
-/** Looks for waits of 15 s, which a busy machine could hide, and itself waits most of the time. */
+/** Looks for waits of 15 s, and checks that the machine is quick enough to show them. Mostly waits itself. */
 const waiting = ['test/integration/webhook-tarpit.test.ts'];
 
 /** The batch worker yields to everything else, so next to many other tests these take minutes. */

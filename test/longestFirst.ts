@@ -1,7 +1,7 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take a minute or more, longest first: started last, one of them would keep the run
+ * Files that take about a minute or more, longest first: started last, one of them would keep the run
  * waiting with an idle core. Files that mostly wait alternate with files that mostly compute. The longest of
  * the unit tests are here for `npm run test:unit`.
  */
@@ -30,6 +30,7 @@ const long: readonly string[] = [
   'unit/capacity',
   'unit/decode',
   'e2e/batch-crash',
+  'integration/webhook-tarpit',
   'e2e/recovery',
   'e2e/batch-restart',
 ];

@@ -8,7 +8,7 @@ import {
   unparkPayout,
 } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
-import { refusalOf, stateOf } from '../domain/commandRules.js';
+import { commandStateOf, refusalOf } from '../domain/commandRules.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
@@ -149,7 +149,7 @@ async function planOf(
   }
   const planned = proposal?.command ?? command;
   // The command line checks the form too, but an operator with the database login can bypass it.
-  const refusal = faultOf(planned, new Date()) ?? refusalOf(planned.kind, stateOf(row));
+  const refusal = faultOf(planned, new Date()) ?? refusalOf(planned.kind, commandStateOf(row));
   if (refusal !== undefined) return refuse(refusal);
   if (proposal === undefined) {
     const euroCents = await euroCentsOf(deps, row, command);

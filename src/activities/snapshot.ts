@@ -1,7 +1,7 @@
 import type { Sql } from '../db/client.js';
 import type { OwnedEntry } from '../db/ledger.js';
 import { type LockedPayout, type PayoutRow, parkPayouts } from '../db/payouts.js';
-import { type CommandState, orderText, stateOf } from '../domain/commandRules.js';
+import { type CommandState, commandStateOf, orderText } from '../domain/commandRules.js';
 import { type Attention, withAttention } from '../domain/payout.js';
 
 /** The state of a payout after a step, as needed by its workflow and the deliverer of its events. */
@@ -21,7 +21,7 @@ export type PayoutSnapshot = Omit<CommandState, 'attentionReason'> & {
 export function snapshotOf(
   row: PayoutRow & Partial<Pick<LockedPayout, 'hasUnprocessedEvents' | 'settleInMs'>>,
 ): PayoutSnapshot {
-  const { attentionReason: reason, statusReason, ...state } = stateOf(row);
+  const { attentionReason: reason, statusReason, ...state } = commandStateOf(row);
   return {
     ...state,
     // No text of a bank enters a history.

@@ -4,7 +4,7 @@ import { entriesOf } from '../db/ledger.js';
 import { listActions, openProposals } from '../db/operatorActions.js';
 import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
-import { type Offer, offersOf, orderText, stateOf, waitOf } from '../domain/commandRules.js';
+import { commandStateOf, type Offer, offersOf, orderText, waitOf } from '../domain/commandRules.js';
 import { correctionOf } from '../domain/correction.js';
 import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
@@ -18,7 +18,7 @@ import { type Call, existing, requiredId } from './usage.js';
 
 /** Returns the commands that would be accepted for a payout now, by the same rules that decide them. */
 export function offersNow(row: PayoutRow, entries: readonly PostedEntry[]): readonly Offer[] {
-  return offersOf(stateOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
+  return offersOf(commandStateOf(row), sumOn(entries, 'suspense', row.destinationCurrency ?? ''));
 }
 
 /** Returns the proposals that could still be executed: the books may have changed since they were made. */
@@ -74,7 +74,7 @@ async function viewOf(call: Call, id: string) {
   const ui = call.temporalUi;
   const workflow = ui === undefined ? driver : `${ui}/workflows/${encodeURIComponent(driver)}`;
   const approvals = proposals.map((one) => approvalOf(id, one.id, one.operator));
-  const state = stateOf(deciding);
+  const state = commandStateOf(deciding);
   const wait = waitOf(state) ?? null;
   const isUnsent = status === 'processing' && attentionReason === null && !state.isSubmitted;
   const paused = { waitsFor: 'Its batch is paused.', who: `corridor batches resume ${batch?.id}` };

@@ -1,4 +1,4 @@
-// Sizes only: which items get the remaining balance is decided by `fundInOrder` in domain/acceptance.ts.
+// Which items get the remaining balance is decided by `fundInOrder` in domain/acceptance.ts.
 
 /** Maximum number of items in a batch, from the specification. */
 export const maximumBatchItems = 10_000;

@@ -42,7 +42,7 @@ export function orderText(terms: Terms): string {
 }
 
 /** Derives the state from a payout's row. */
-export function stateOf(row: {
+export function commandStateOf(row: {
   readonly id: string;
   readonly status: PayoutStatus;
   readonly statusReason: string | null;

@@ -4,6 +4,7 @@ import { type Processes, startProcesses } from '../servers/processes.js';
 import {
   distinctEvents,
   type Ending,
+  expectedItems,
   type OrderedBatch,
   startOrderedBatch,
 } from './orderedBatch.js';
@@ -34,10 +35,10 @@ type Annotate = (message: string) => Promise<unknown>;
 
 export async function startComparedBatches(): Promise<ComparedBatches> {
   const parts = await startProcesses();
-  const first = await startOrderedBatch(parts, items);
-  await first.untilOver(limitMs);
-  const undisturbed = await first.ending();
-  await first.receiver.close();
+  const undisturbed = await endingOfFirst(parts).catch(async (error: unknown) => {
+    await parts.remove();
+    throw error;
+  });
   return {
     parts,
     undisturbed,
@@ -61,4 +62,16 @@ export async function startComparedBatches(): Promise<ComparedBatches> {
       expect(await unbalancedCurrencies(parts.database)).toEqual([]);
     },
   };
+}
+
+async function endingOfFirst(parts: Processes): Promise<Ending> {
+  const first = await startOrderedBatch(parts, items);
+  try {
+    await first.untilOver(limitMs);
+    const ending = await first.ending();
+    expect(ending.items).toMatchObject(expectedItems(items));
+    return ending;
+  } finally {
+    await first.receiver.close();
+  }
 }

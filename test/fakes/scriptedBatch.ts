@@ -41,7 +41,7 @@ export class ScriptedBatch {
   readonly batchId = newId('batch');
   readonly activities: BatchActivities;
   /** The current counts, which all chunks share. */
-  stands: ChunkCounts = nothing;
+  current: ChunkCounts = nothing;
   /** The counts that result from each event in the inbox, in order. */
   readonly inbox: ChunkCounts[] = [];
   readonly #calls: { readonly name: Name; readonly input: unknown }[] = [];
@@ -84,12 +84,12 @@ export class ScriptedBatch {
 
   /** The counts that a step returns: the current ones, with any overrides of the test. */
   counts(open: Partial<ChunkCounts> = {}): ChunkCounts {
-    return { ...this.stands, ...open };
+    return { ...this.current, ...open };
   }
 
   /** A batch is over when none of its chunks has open items. */
   plan(mode: BatchMode) {
-    const isOver = !isOpen(this.stands);
+    const isOver = !isOpen(this.current);
     const progress = isOver ? 'all of it is over' : 'some of it is open';
     return { chunks: 3, mode, isOver, isUndecided: false, progress };
   }
@@ -107,19 +107,19 @@ export class ScriptedBatch {
   #chunk() {
     return {
       submitChunk: async () => {
-        const { unsent, sent } = this.stands;
-        this.stands = { ...this.stands, unsent: 0, sent: sent + unsent };
+        const { unsent, sent } = this.current;
+        this.current = { ...this.current, unsent: 0, sent: sent + unsent };
         return this.counts();
       },
       applyChunkEvents: async () => {
-        this.stands = this.inbox.shift() ?? this.stands;
+        this.current = this.inbox.shift() ?? this.current;
         return this.counts();
       },
       pollChunk: async () => this.counts(),
       suspendChunk: async () => this.inbox.length === 0,
       handOverChunk: async ({ scope }: { readonly scope: 'stuck' | 'unanswered' | 'all' }) => {
         const gone = scope === 'unanswered' ? { stuck: 0, unanswered: 0 } : { stuck: 0 };
-        this.stands = scope === 'all' ? nothing : { ...this.stands, ...gone };
+        this.current = scope === 'all' ? nothing : { ...this.current, ...gone };
         return this.counts();
       },
     };

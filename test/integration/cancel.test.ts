@@ -121,7 +121,7 @@ describe('a cancellation that races with the submission', () => {
     const update = vi.spyOn(system.temporal.workflowService, 'executeMultiOperation');
     onTestFinished(() => update.mockRestore());
     const canceled = cancel(payer, id);
-    // The update waits at the server, so it is there before the first step runs.
+    // The call has been made, and reaches the server long before the workers have started.
     await eventually('the update is sent', 10_000, () => update.mock.calls.length > 0 || undefined);
     await system.startWorker();
     expect(await expectOneOutcome(id, await canceled)).toBe('canceled');

@@ -28,10 +28,16 @@ async function sharedBundle(file: string): Promise<{ code: string }> {
 
 /**
  * The workflows for a worker of this process. `debugMode` runs them in this thread: otherwise every worker
- * starts a thread, which takes longer than many a test. The workers of `e2e` have their threads.
+ * starts a thread, which takes longer than many tests. The workers of `e2e` have their threads.
  */
 export const workflowsInThisThread = async () =>
-  ({ workflowBundle: await workflowBundle(), debugMode: true }) as const;
+  ({
+    workflowBundle: await workflowBundle(),
+    debugMode: true,
+    // An option that the SDK (1.24) reads but does not declare. Without it, debugMode has no limit, and a
+    // workflow that loops would block this thread for ever.
+    isolateExecutionTimeout: '5s',
+  }) as const;
 
 /** Bundles the workflows that an `index.ts` exports. */
 export function bundleWorkflows(
@@ -57,7 +63,7 @@ export const loggedErrors: string[] = [];
 
 /**
  * Silences the SDK's logs in tests, and keeps it from recording a call stack for every promise of a
- * workflow, as in production (withoutCallStacks.ts). Call it once per process, before any other use of
+ * workflow, which production does not record either (withoutCallStacks.ts). Call it once per process, before any other use of
  * the SDK.
  */
 export function quietRuntime(): void {

@@ -66,7 +66,7 @@ describe('a chunk', () => {
 
   it('submits its open items to the rail and ends when they are settled', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ unsent: 500 });
+    script.current = chunkCounts({ unsent: 500 });
     script.inbox.push(chunkCounts({ sent: 200 }), chunkCounts());
     await drive(script, async (handle) => {
       await handle.result();
@@ -95,7 +95,7 @@ describe('a chunk', () => {
 describe('a chunk whose rail is silent', () => {
   it('polls it after ten seconds, then less and less often, and occupies no worker slot meanwhile', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     let polls = 0;
     for (let passedMs = pauseMs(0); passedMs <= sixHoursMs; passedMs += pauseMs(polls)) polls += 1;
     const test = async (handle: Handle) => {
@@ -115,7 +115,7 @@ describe('a chunk whose rail is silent', () => {
 
   it('is woken by a report before it polls', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await server.sleep(3 * secondMs);
       script.inbox.push(chunkCounts());
@@ -127,7 +127,7 @@ describe('a chunk whose rail is silent', () => {
 
   it('resets its pause to ten seconds after a report about some of its items', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ sent: 2 });
+    script.current = chunkCounts({ sent: 2 });
     await drive(
       script,
       async (handle) => {
@@ -152,7 +152,7 @@ describe('a chunk whose rail is silent', () => {
         return false;
       },
     });
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await handle.result();
       expect(await timersOf(handle)).toBe(0);
@@ -164,7 +164,7 @@ describe('a chunk whose rail is silent', () => {
     const script = new ScriptedBatch({
       pollChunk: () => Promise.reject(new Error('The rail is unreachable.')),
     });
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await server.sleep(minuteMs);
       expect(script.countOf('pollChunk')).toBeGreaterThan(4);
@@ -186,11 +186,11 @@ describe('a chunk hands over', () => {
       },
       handOverChunk: async () => {
         handedMs.push(await server.now());
-        script.stands = chunkCounts();
+        script.current = chunkCounts();
         return script.counts();
       },
     });
-    script.stands = chunkCounts({ unanswered: 3 });
+    script.current = chunkCounts({ unanswered: 3 });
     await drive(
       script,
       async (handle) => {
@@ -208,7 +208,7 @@ describe('a chunk hands over', () => {
 
   it('items that wait for a person, at once', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ sent: 1, stuck: 2 });
+    script.current = chunkCounts({ sent: 1, stuck: 2 });
     script.inbox.push(chunkCounts({ sent: 1, stuck: 2 }), chunkCounts());
     await drive(script, async (handle) => {
       await handle.result();
@@ -227,7 +227,7 @@ describe('a chunk hands over', () => {
     const script = new ScriptedBatch({
       applyChunkEvents: () => Promise.reject(ApplicationFailure.nonRetryable('a bug', 'Bug')),
     });
-    script.stands = chunkCounts({ unsent: 2 });
+    script.current = chunkCounts({ unsent: 2 });
     await drive(script, toItsEnd);
     expect(script.inputsOf('handOverChunk')).toMatchObject([{ scope: 'all' }]);
   });
@@ -239,11 +239,11 @@ describe('a chunk that cannot be submitted', () => {
     const script = new ScriptedBatch({
       submitChunk: async () => {
         if (isAway) throw new Error('The rail is unreachable.');
-        script.stands = chunkCounts({ sent: 1 });
+        script.current = chunkCounts({ sent: 1 });
         return script.counts();
       },
     });
-    script.stands = chunkCounts({ unsent: 1, sent: 1 });
+    script.current = chunkCounts({ unsent: 1, sent: 1 });
     script.inbox.push(chunkCounts({ unsent: 1 }));
     await drive(script, async (handle) => {
       await server.sleep(minuteMs);
@@ -259,11 +259,11 @@ describe('a chunk that cannot be submitted', () => {
     const script = new ScriptedBatch({
       submitChunk: () => Promise.reject(ApplicationFailure.nonRetryable('an unreadable answer')),
       handOverChunk: async () => {
-        script.stands = chunkCounts();
+        script.current = chunkCounts();
         return script.counts();
       },
     });
-    script.stands = chunkCounts({ unanswered: 1, overdue: 1 });
+    script.current = chunkCounts({ unanswered: 1, overdue: 1 });
     await drive(script, toItsEnd);
     expect(script.countOf('handOverChunk')).toBe(1);
   });
@@ -272,11 +272,11 @@ describe('a chunk that cannot be submitted', () => {
     let isPaused = true;
     const script = new ScriptedBatch({
       submitChunk: async () => {
-        if (!isPaused) script.stands = chunkCounts({ sent: 2 });
+        if (!isPaused) script.current = chunkCounts({ sent: 2 });
         return script.counts();
       },
     });
-    script.stands = chunkCounts({ unsent: 2 });
+    script.current = chunkCounts({ unsent: 2 });
     await drive(
       script,
       async (handle) => {
@@ -292,7 +292,7 @@ describe('a chunk that cannot be submitted', () => {
       },
       isLong,
     );
-    expect(script.stands).toEqual(chunkCounts());
+    expect(script.current).toEqual(chunkCounts());
   });
 });
 
@@ -303,15 +303,15 @@ describe('a chunk with a long history', () => {
       suspendChunk: async () => {
         const runId = Context.current().info.workflowExecution?.runId ?? '';
         firstRun ||= runId;
-        if (runId !== firstRun) script.stands = chunkCounts();
+        if (runId !== firstRun) script.current = chunkCounts();
         return false;
       },
     });
-    script.stands = chunkCounts({ unsent: 1 });
+    script.current = chunkCounts({ unsent: 1 });
     const isPaused = { ...script.activities, submitChunk: async () => script.counts() };
     await drive({ batchId: script.batchId, activities: isPaused }, toItsEnd, {
       cachedWorkflows: 10,
     });
-    expect(script.stands).toEqual(chunkCounts());
+    expect(script.current).toEqual(chunkCounts());
   });
 });

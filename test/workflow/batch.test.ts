@@ -86,10 +86,10 @@ describe('a batch', () => {
 
   it('checks its progress at once when a chunk has ended', async () => {
     const script = new ScriptedBatch({ acceptChunk: async () => chunkCounts({ sent: 1 }) });
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await drive(script, async (handle) => {
       await script.nextCall('suspendChunk');
-      script.stands = chunkCounts();
+      script.current = chunkCounts();
       for (const { number } of everyChunk) await chunkOf(script, number).signal(railUpdateSignal);
       // Awaiting the result would skip time, perhaps past the timer before a chunk has read the signal.
       const statusOf = async () => (await handle.describe()).status.name;
@@ -116,7 +116,7 @@ describe('a batch', () => {
     const script = new ScriptedBatch({
       acceptChunk: async ({ number }) => script.counts(number === 1 ? {} : chunkCounts()),
     });
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await server.withWorkers(script.activities, async () => {
       await wakeChunks(server.client, [{ batchId: script.batchId, number: 1 }]);
       const { runId } = await chunkOf(script, 1).describe();
@@ -124,7 +124,7 @@ describe('a batch', () => {
       await startBatch(server.client, script.batchId);
       await isBegun;
       expect((await chunkOf(script, 1).describe()).runId).toBe(runId);
-      script.stands = chunkCounts();
+      script.current = chunkCounts();
       // The chunk is not a child of this batch, which therefore does not learn that it has ended.
       await handleOf(script).signal(railUpdateSignal);
       await chunkOf(script, 1).signal(railUpdateSignal);

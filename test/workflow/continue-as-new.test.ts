@@ -284,10 +284,10 @@ describe('a chunk', () => {
 
   it('that waits for its rail continues in a new run', async () => {
     const script = new ScriptedBatch();
-    script.stands = chunkCounts({ sent: 1 });
+    script.current = chunkCounts({ sent: 1 });
     await drive(script, async (workflowId) => {
       const before = await untilNewRun(workflowId, wake(script));
-      script.stands = chunkCounts();
+      script.current = chunkCounts();
       await wake(script)();
       await handleOf(workflowId).result();
       expect((await runsFrom(workflowId, before)).length).toBeGreaterThan(1);
