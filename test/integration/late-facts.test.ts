@@ -277,16 +277,17 @@ describe('a callback', () => {
     return (await system.database`select from rail_inbox`).count;
   }
 
+  // The times are those of the test: the file may have been read minutes before.
   it.each([
-    ['signed with another secret', { secret: 'another-secret-0123456789' }],
-    ['with another body than the signed one', { signedBody: '{"events":[]}' }],
-    ['from six minutes ago', { sentAtMs: Date.now() - 6 * 60_000 }],
-    ['from six minutes ahead', { sentAtMs: Date.now() + 6 * 60_000 }],
+    ['signed with another secret', () => ({ secret: 'another-secret-0123456789' })],
+    ['with another body than the signed one', () => ({ signedBody: '{"events":[]}' })],
+    ['from six minutes ago', () => ({ sentAtMs: Date.now() - 6 * 60_000 })],
+    ['from six minutes ahead', () => ({ sentAtMs: Date.now() + 6 * 60_000 })],
   ])('%s is refused, and nothing of it is stored', async (_which, forgery) => {
     const { payer, id } = await finished('simulate: reject AC04', 'failed');
     const before = await linesInTheInbox();
     const news = newsOf(await rowOf(system, id), { type: 'settled' });
-    expect(await callBack(system, [news], forgery)).toBe(401);
+    expect(await callBack(system, [news], forgery())).toBe(401);
     expect(await linesInTheInbox()).toBe(before);
     expect(await rowOf(system, id)).toMatchObject({ status: 'failed', attentionReason: null });
     expect(await payer.balance()).toEqual({ available: 100_000n, held: 0n });
