@@ -5,6 +5,8 @@ import {
   heldRateMaximumAgeMs,
   type LockedQuote,
   type PayoutRequest,
+  type RetriedPayout,
+  refuseRetry,
 } from '../../src/domain/acceptance.js';
 import { parseRate, type Rate } from '../../src/domain/fx.js';
 import { isRefusal, type Refusal } from '../../src/domain/refusal.js';
@@ -320,5 +322,34 @@ describe('payouts in the order of their request', () => {
   test('use a quote once, and a payout that could not be paid does not use it', () => {
     const payouts = [of('po_1', 90n, 'qt_1'), of('po_2', 10n, 'qt_1'), of('po_3', 10n, 'qt_1')];
     expect(codesOf(payouts, 50n)).toEqual(['insufficient_funds', 'accepted', 'quote_used']);
+  });
+});
+
+describe('a retry', () => {
+  const failed = { id: 'po_1', status: 'failed', retriedBy: null, mayBePaid: false } as const;
+
+  test.each<[string, Partial<RetriedPayout>]>([
+    ['a failed payout', {}],
+    ['a canceled payout', { status: 'canceled' }],
+    ['a returned payout', { status: 'returned' }],
+    ['one that it retries already', { retriedBy: 'po_2' }],
+  ])('of %s is allowed', (_, retried) => {
+    expect(refuseRetry('po_2', { ...failed, ...retried })).toBeUndefined();
+  });
+
+  test.each<[Partial<RetriedPayout>, string]>([
+    [{ retriedBy: 'po_3' }, 'po_1 was retried by po_3. Retry po_3 if it failed.'],
+    [
+      { status: 'settled' },
+      'po_1 is settled: retry a payout only after it failed, was canceled or was returned.',
+    ],
+    [
+      { mayBePaid: true },
+      'The bank may have paid po_1 or an earlier payout that po_1 retries: contact the operator of the service.',
+    ],
+  ])('of a payout with %o is refused', (retried, detail) => {
+    expect(refuseRetry('po_2', { ...failed, ...retried })).toMatchObject({
+      ...{ code: 'retry_refused', param: 'retry_of', received: 'po_1', detail },
+    });
   });
 });

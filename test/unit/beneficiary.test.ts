@@ -5,6 +5,7 @@ import {
   type BeneficiaryDetails,
   beneficiaryCountries,
   maskedDetails,
+  updateDetails,
   validateBeneficiary,
 } from '../../src/domain/beneficiary.js';
 import { corridorCurrencies } from '../../src/domain/corridor.js';
@@ -388,4 +389,69 @@ test('account numbers are masked to their last digits, never showing more than h
     routing_number: '021000021',
   });
   expect(maskedDetails({ ...american, account_number: '1234' }).account_number).toBe('****34');
+});
+
+describe('an update', () => {
+  const otherIban = 'DE02120300000000202051';
+  const housed = {
+    ...{ ...german, name_latin: 'Erika M', bic: 'COBADEFFXXX', date_of_birth: '1990-02-03' },
+    ...{ 'address[street]': 'Am Markt', 'address[town]': 'Köln', 'address[country]': 'DE' },
+  };
+  const before = accepted(housed);
+
+  test.each<[string, SentDetails, object]>([
+    ['nothing keeps everything', {}, before],
+    [
+      'the same name in other spaces keeps the Latin one',
+      { name: 'Erika  Mustermann' },
+      { ...before, name: 'Erika  Mustermann' },
+    ],
+    [
+      'a name drops the Latin form of the old one',
+      { name: 'Ada Byron' },
+      { ...before, name: 'Ada Byron', name_latin: undefined },
+    ],
+    [
+      'a name and its Latin form keeps both',
+      { name: 'Ada Byron', name_latin: 'A Byron' },
+      { ...before, name: 'Ada Byron', name_latin: 'A Byron' },
+    ],
+    [
+      'an IBAN drops the BIC of the old one',
+      { iban: otherIban },
+      { ...before, iban: otherIban, bic: undefined },
+    ],
+    ['a blank detail removes it', { date_of_birth: '' }, { ...before, date_of_birth: undefined }],
+    [
+      'a part of the address replaces the whole address',
+      { 'address[town]': 'Bonn', 'address[country]': 'DE' },
+      { ...before, address: { town: 'Bonn', country: 'DE' } },
+    ],
+    [
+      'the type drops what the new type does not have',
+      { type: 'business' },
+      { ...before, type: 'business', date_of_birth: undefined },
+    ],
+    ['the same country and currency is allowed', { country: 'DE', currency: 'EUR' }, before],
+  ])('of %s', (_, sent, after) => {
+    expect(updateDetails(before, sent, today)).toEqual(after);
+  });
+
+  test.each([
+    ['country', 'FR', 'DE'],
+    ['currency', 'USD', 'EUR'],
+  ])('of the %s is refused', (param, received, old) => {
+    expect(updateDetails(before, { [param]: received }, today)).toMatchObject([
+      {
+        ...{ code: 'beneficiary_invalid', param, received, hint: 'Create another beneficiary.' },
+        expected: `${old}, as before: an update does not change the ${param}`,
+      },
+    ]);
+  });
+
+  test('of a detail that the account does not have is refused', () => {
+    expect(updateDetails(before, { routing_number: '021000021' }, today)).toMatchObject([
+      { code: 'parameter_unknown', param: 'routing_number' },
+    ]);
+  });
 });

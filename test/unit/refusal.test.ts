@@ -1,5 +1,13 @@
 import { expect, test } from 'vitest';
-import { isRefusal, meaningOf, refuse, sentenceOf } from '../../src/domain/refusal.js';
+import {
+  isRefusal,
+  meaningOf,
+  type Refusal,
+  refuse,
+  revealsFunds,
+  sentenceOf,
+  shortened,
+} from '../../src/domain/refusal.js';
 
 test('a refusal has its code and the details that are known', () => {
   expect(refuse('not_found')).toEqual({ refused: true, code: 'not_found' });
@@ -37,4 +45,52 @@ test('text that was cut in the middle of a character can be stored as JSON', () 
 test('a parameter without a name leaves no gap in the sentence', () => {
   const refusal = refuse('parameter_invalid', { param: '', expected: 'a name that is not empty' });
   expect(sentenceOf(refusal)).toBe('A parameter is malformed: expected a name that is not empty.');
+});
+
+const amount = { param: 'amount', expected: 'a whole number' } as const;
+
+test.each<[Omit<Refusal, 'refused'>, string]>([
+  [{ code: 'not_found' }, 'No such object.'],
+  [
+    { code: 'payout_not_cancelable', expected: 'an open payout', received: 'settled' },
+    'The payout can no longer be canceled: expected an open payout, received settled.',
+  ],
+  [{ code: 'parameter_missing', ...amount }, 'amount is missing: send a whole number.'],
+  [
+    { code: 'api_key_missing', param: 'Authorization', expected: 'an API key' },
+    'Authorization is missing: send an API key.',
+  ],
+  [
+    { code: 'parameter_unknown', param: 'amuont', expected: 'amount' },
+    'amuont is not a parameter of this request, which accepts amount.',
+  ],
+  [
+    { code: 'parameter_unknown', param: 'amuont', expected: 'amount', meant: 'amount' },
+    'amuont is not a parameter of this request. Did you mean amount?',
+  ],
+  [
+    { code: 'parameter_invalid', ...amount, received: '' },
+    'amount must be a whole number, but it is empty.',
+  ],
+  [{ code: 'parameter_invalid', ...amount }, 'amount must be a whole number.'],
+  [
+    { code: 'parameter_invalid', ...amount, received: 'ten', hint: 'Send 10.' },
+    'amount must be a whole number, not "ten". Send 10.',
+  ],
+  [
+    { code: 'parameter_invalid', ...amount, received: 'null', isBare: true, line: 3 },
+    'Line 3: amount must be a whole number, not null.',
+  ],
+  [{ code: 'parameter_invalid', ...amount, detail: 'Too much.' }, 'Too much.'],
+])('%o reads: %s', (refusal, sentence) => {
+  expect(sentenceOf(refusal)).toBe(sentence);
+});
+
+test('a text is shortened only if it is too long', () => {
+  expect(['four', 'fives'].map((text) => shortened(text, 4))).toEqual(['four', 'five…']);
+});
+
+test('refusals for want of money and by limits reveal funds', () => {
+  const codes = ['insufficient_funds', 'limit_exceeded', 'limit_reached'] as const;
+  expect(codes.map(revealsFunds)).toEqual([true, true, false]);
 });
