@@ -7,20 +7,17 @@ import {
   refusalOf,
   waitOf,
 } from '../../src/domain/commandRules.js';
-import { type AttentionReason, attentionReasons, payoutStatuses } from '../../src/domain/payout.js';
+import { payoutStatuses } from '../../src/domain/payout.js';
+import { reasonsOrNone } from '../fixtures/attentionReasons.js';
 
 const kinds = [
   ...(['retryNow', 'markSettled', 'failAndRelease', 'extendDeadline'] as const),
   ...(['cancel', 'correct', 'approve'] as const),
 ];
 
-const isReason = (name: string): name is AttentionReason => Object.hasOwn(attentionReasons, name);
-
-const reasons = [null, ...Object.keys(attentionReasons).filter(isReason)];
-
 /** The states that a payout can be in, as far as they matter for commands. */
 const states: readonly CommandState[] = payoutStatuses.flatMap((status) =>
-  reasons.flatMap((attentionReason) =>
+  reasonsOrNone.flatMap((attentionReason) =>
     histories(status).map(({ isAccepted, isSubmitted }) => {
       const settleBy = isAccepted ? '2026-11-30T23:59:59.999Z' : null;
       return { id: 'po_1', status, attentionReason, isAccepted, isSubmitted, settleBy };

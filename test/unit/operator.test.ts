@@ -10,7 +10,8 @@ import {
   type PostingText,
   requiresParkedPayout,
 } from '../../src/domain/operator.js';
-import { type AttentionReason, attentionReasons, payoutStatuses } from '../../src/domain/payout.js';
+import { type AttentionReason, payoutStatuses } from '../../src/domain/payout.js';
+import { reasonsOrNone } from '../fixtures/attentionReasons.js';
 import { invisibleLines, legibleLines } from '../fixtures/lines.js';
 
 const now = new Date('2026-11-21T12:00:00Z');
@@ -62,11 +63,9 @@ test('only cancel and correct are allowed for payouts that are not parked', () =
 });
 
 describe('the commands that an operator is offered', () => {
-  const reasons = [null, ...Object.keys(attentionReasons)];
   const states = payoutStatuses.flatMap((status) =>
-    reasons.flatMap((reason) =>
+    reasonsOrNone.flatMap((attentionReason) =>
       [true, false].map((isSubmitted): CommandState => {
-        const attentionReason = isReason(reason) ? reason : null;
         const isAccepted = status !== 'pending';
         return { id: 'po_1', status, attentionReason, isAccepted, isSubmitted, settleBy: null };
       }),
@@ -131,10 +130,6 @@ test('waiting is no answer to an order that cannot be sent again', () => {
   const offers = offersOf({ ...at, isAccepted: true, isSubmitted: true, settleBy: null }, 0n);
   expect(offers.map(({ command }) => command.split(' ')[2])).toEqual(['retry', 'settle', 'fail']);
 });
-
-function isReason(reason: string | null): reason is AttentionReason {
-  return reason !== null && reason in attentionReasons;
-}
 
 describe('the input of a command', () => {
   test('has sums that the ledger can hold', () => {
