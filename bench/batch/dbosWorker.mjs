@@ -5,7 +5,7 @@ import { asyncLocalStorage } from '@temporalio/activity';
 import { createDeliverer } from '../../dist/src/activities/delivery.js';
 import { ledgerActivities } from '../../dist/src/activities/ledger.js';
 import { startRates } from '../../dist/src/activities/maintenance.js';
-import { railActivities } from '../../dist/src/activities/rail.js';
+import { railActivities } from '../../dist/src/activities/submission.js';
 import { connectDatabase, transaction } from '../../dist/src/db/client.js';
 import { createKeyring } from '../../dist/src/db/personalData.js';
 import { storeRailEvents } from '../../dist/src/db/railInbox.js';

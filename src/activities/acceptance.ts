@@ -34,11 +34,11 @@ import { acceptEntry } from '../domain/ledger.js';
 import { hasConflictingReports } from '../domain/payout.js';
 import { isRefusal } from '../domain/refusal.js';
 import type { Rail } from '../rails/rail.js';
+import { announce } from './announce.js';
 import { ownOf } from './cancellation.js';
 import { countMoves } from './countMoves.js';
 import type { AcceptanceDeps } from './deps.js';
 import { owned, type PayoutSnapshot, snapshotOf } from './snapshot.js';
-import { announce } from './webhookEvents.js';
 
 type Decisions = {
   readonly accepted: AcceptedPayout[];

@@ -2,13 +2,13 @@ import type { Sql } from '../db/client.js';
 import { postEntries, postedEntries } from '../db/ledger.js';
 import { type LockedPayout, lockPayouts, movePayouts, type PayoutRow } from '../db/payouts.js';
 import { type InboxRow, markApplied, unprocessedEvents } from '../db/railInbox.js';
+import type { FactRules, PayoutFact, PayoutState } from '../domain/factEffect.js';
 import { parseRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
-import type { FactRules, PayoutFact, PayoutState } from '../domain/payout.js';
 import { type Progress, progressOf } from '../domain/progress.js';
 import { reportFromJson } from '../domain/railReport.js';
+import { announce } from './announce.js';
 import { owned, type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
-import { announce } from './webhookEvents.js';
 
 /**
  * Applies facts to payouts: first those in the inbox, then the caller's, because a release must not

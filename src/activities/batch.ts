@@ -26,6 +26,7 @@ import type { WakeablePayout } from '../domain/payout.js';
 import { refuse } from '../domain/refusal.js';
 import type { BatchInput } from '../workflows/messages.js';
 import { accept, acceptTogether } from './acceptance.js';
+import { announceCompletion } from './announce.js';
 import { cancelItems } from './cancellation.js';
 import { inGroups } from './chunk.js';
 import { countMoves } from './countMoves.js';
@@ -38,7 +39,6 @@ import type {
 } from './deps.js';
 import { longStep, withHeartbeat } from './failure.js';
 import { wakeOwn } from './waking.js';
-import { announceCompletion } from './webhookEvents.js';
 
 type BatchDeps = AcceptanceDeps & WakingDeps & DelivererDeps & Pick<ActivityDeps, 'factRules'>;
 export type AcceptChunkInput = Chunk & { readonly workflowAgeMs: number };

@@ -1,11 +1,12 @@
 import type { Sql } from '../db/client.js';
 import { type LockedPayout, lockPayouts, makeDue, movePayouts } from '../db/payouts.js';
 import { cancelLost } from '../db/submissions.js';
-import { type FactRules, hasConflictingReports, type WakeablePayout } from '../domain/payout.js';
+import type { FactRules } from '../domain/factEffect.js';
+import { hasConflictingReports, type WakeablePayout } from '../domain/payout.js';
 import { undecidedCancellation } from '../domain/progress.js';
+import { announce } from './announce.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announcement } from './deps.js';
-import { announce } from './webhookEvents.js';
 
 /** A canceled payout. `own` is set if it has its own workflow, which then has to be woken. */
 export type Canceled = Announcement & { readonly own: WakeablePayout | null };

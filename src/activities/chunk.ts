@@ -11,15 +11,15 @@ import {
 import { bulkTransaction, type Database, isOutage, type Sql, transaction } from '../db/client.js';
 import { type LockedPayout, readPayouts } from '../db/payouts.js';
 import { type Chunk, type ChunkCounts, chunkDriver, groupsOf, isOpen } from '../domain/batch.js';
-import type { PayoutFact } from '../domain/payout.js';
+import type { PayoutFact } from '../domain/factEffect.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import { wakePayouts } from '../temporal/workflowCalls.js';
 import { applyFacts } from './applyFacts.js';
 import type { Announcement, RailDeps, WakingDeps } from './deps.js';
 import { failAfterAttempts, longStep, retryLater, withHeartbeat } from './failure.js';
 import { factFromLookup, lookUp } from './lookup.js';
-import { groupByRail, submitAll } from './rail.js';
 import type { PayoutSnapshot } from './snapshot.js';
+import { groupByRail, submitAll } from './submission.js';
 
 type ChunkDeps = RailDeps & WakingDeps;
 

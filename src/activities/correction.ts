@@ -6,10 +6,10 @@ import { type Entry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
 import type { Correction } from '../domain/operator.js';
 import { type AttentionReason, hasConflictingReports } from '../domain/payout.js';
+import { announce } from './announce.js';
 import { amountsOf } from './applyFacts.js';
 import { type Decision, refused } from './operatorDecision.js';
 import { owned } from './snapshot.js';
-import { announce } from './webhookEvents.js';
 
 /**
  * Evaluates a correction against the current books: without a lock when it is proposed, and under

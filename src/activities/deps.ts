@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Database } from '../db/client.js';
 import type { Keyring } from '../db/personalData.js';
 import type { RateAges } from '../db/rates.js';
-import type { FactRules } from '../domain/payout.js';
+import type { FactRules } from '../domain/factEffect.js';
 import type { Rails } from '../rails/registry.js';
 import type { RateSource } from '../rates/rateSource.js';
 import type { Sender } from '../webhooks/sender.js';

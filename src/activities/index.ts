@@ -6,7 +6,7 @@ import { ledgerActivities } from './ledger.js';
 import { maintenanceActivities } from './maintenance.js';
 import { operatorActivities } from './operator.js';
 import { probeActivities } from './probe.js';
-import { railActivities } from './rail.js';
+import { railActivities } from './submission.js';
 
 /** Creates every activity with its dependencies. Workflows import only the type of the result. */
 export function createActivities(deps: ActivityDeps & { readonly deliverer: Deliverer }) {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { groupsOf } from '../domain/batch.js';
-import { type PayoutFact, payoutOfKey, railKey } from '../domain/payout.js';
+import type { PayoutFact } from '../domain/factEffect.js';
+import { payoutOfKey, railKey } from '../domain/payout.js';
 import type { LookupAnswer, Rail } from '../rails/rail.js';
 import { messageOf } from './failure.js';
 

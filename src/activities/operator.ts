@@ -9,6 +9,7 @@ import {
 } from '../db/payouts.js';
 import { currentRates, midOf } from '../db/rates.js';
 import { commandStateOf, refusalOf } from '../domain/commandRules.js';
+import type { FactRules } from '../domain/factEffect.js';
 import { convertFloor } from '../domain/fx.js';
 import {
   type ActorKind,
@@ -21,14 +22,14 @@ import {
   type OperatorResult,
   unexecuted,
 } from '../domain/operator.js';
-import { type FactRules, hasConflictingReports } from '../domain/payout.js';
+import { hasConflictingReports } from '../domain/payout.js';
 import { applyFacts } from './applyFacts.js';
 import { evaluateCorrection, postCorrection, suspenseFault } from './correction.js';
 import type { ActivityDeps, RailDeps } from './deps.js';
 import { retryLater, withHeartbeat } from './failure.js';
 import { awaitsItsBatch, type Decision, evaluate, togetherOnly } from './operatorDecision.js';
-import { findRail } from './rail.js';
 import { type PayoutSnapshot, park, snapshotOf } from './snapshot.js';
+import { findRail } from './submission.js';
 
 type OperatorDeps = RailDeps & Pick<ActivityDeps, 'rateMaximumAgeMs' | 'approvalAboveMinor'>;
 

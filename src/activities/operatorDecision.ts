@@ -2,22 +2,24 @@ import { batchRatesOf } from '../db/batches.js';
 import type { Database } from '../db/client.js';
 import type { LockedPayout } from '../db/payouts.js';
 import { conflicting, maybeTaken, partlyReturned } from '../domain/commandRules.js';
+import {
+  type FactRules,
+  isAmountSent,
+  isBookable,
+  isShortReturn,
+  type PayoutFact,
+  sentSum,
+  statedSum,
+} from '../domain/factEffect.js';
 import type { Entry } from '../domain/ledger.js';
 import type { OperatorCommand, OperatorResult } from '../domain/operator.js';
 import {
   type Attention,
   endedUnpaid,
-  type FactRules,
   hasConflictingReports,
-  isAmountSent,
-  isBookable,
   isInFlight,
-  isShortReturn,
-  type PayoutFact,
   type PayoutStatus,
   railKey,
-  sentSum,
-  statedSum,
   type VoidOutcome,
 } from '../domain/payout.js';
 import { type Move, undecidedCancellation } from '../domain/progress.js';

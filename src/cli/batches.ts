@@ -11,7 +11,7 @@ import { chunksOf } from '../db/chunks.js';
 import { transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
-import { attemptsOf } from './payout.js';
+import { attemptsOf } from './showPayout.js';
 import { printJson, printRows } from './table.js';
 import { type Call, existing, requiredId, signatureOf } from './usage.js';
 

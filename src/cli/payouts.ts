@@ -16,7 +16,7 @@ import {
 import { isFinal, payoutStatuses } from '../domain/payout.js';
 import { operateUpdate } from '../workflows/messages.js';
 import { sumOf } from './amounts.js';
-import { approvalOf, executableProposals, nextLines, offersNow } from './payout.js';
+import { approvalOf, executableProposals, nextLines, offersNow } from './showPayout.js';
 import { plain, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 

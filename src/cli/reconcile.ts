@@ -2,8 +2,8 @@ import { longTransaction } from '../db/client.js';
 import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
 import { listOrphans } from '../db/orphans.js';
 import { lastStatements, listBreaks, movementTotals } from '../db/statements.js';
+import { statedSum } from '../domain/factEffect.js';
 import { isCurrency, writtenMinor } from '../domain/money.js';
-import { statedSum } from '../domain/payout.js';
 import { printJson } from './table.js';
 import type { Call } from './usage.js';
 

@@ -15,9 +15,9 @@ import { type BeneficiaryDetails, maskedDetails, nameOnStatement } from '../doma
 import type { Corridor } from '../domain/corridor.js';
 import type { FieldRule } from '../domain/fieldRule.js';
 import { crossMid, formatRate, quotedRate, type Rate } from '../domain/fx.js';
-import type { LimitUse, PayeeDelay } from '../domain/limits.js';
 import { formatMinor, max } from '../domain/money.js';
 import { statusHistory } from '../domain/payout.js';
+import type { LimitUse, PayeeDelay } from '../domain/sendingLimits.js';
 import { statusReasonText } from '../domain/statusReason.js';
 import type { ContractObject } from './schemas.js';
 

@@ -1,6 +1,6 @@
 import type { Fragment } from 'postgres';
 import type { BeneficiaryDetails } from '../domain/beneficiary.js';
-import type { PayeeDetails } from '../domain/limits.js';
+import type { PayeeDetails } from '../domain/sendingLimits.js';
 import { accountKeyOf } from './accountKeys.js';
 import { exactlyOne, oneOf, ownedIn, type Sql, when } from './client.js';
 import { type Page, type PageResult, pageRows, toPage } from './page.js';

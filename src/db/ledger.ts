@@ -1,6 +1,6 @@
 import type { Funds } from '../domain/acceptance.js';
 import { type Entry, type PostedEntry, type Posting, transfersOf } from '../domain/ledger.js';
-import { type Limits, limitUsesOf, type UsedLimits } from '../domain/limits.js';
+import { type Limits, limitUsesOf, type UsedLimits } from '../domain/sendingLimits.js';
 import type { Mode } from './accounts.js';
 import { bigints, type Sql } from './client.js';
 import { findPayeeDelays } from './payeeDelays.js';

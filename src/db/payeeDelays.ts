@@ -1,10 +1,10 @@
 import type { Fragment } from 'postgres';
-import type { PayeeDelay } from '../domain/limits.js';
+import type { PayeeDelay } from '../domain/sendingLimits.js';
 import type { Sql } from './client.js';
 
 /**
  * Returns the rules of an account for payouts to new beneficiary details, at most one per currency. They are
- * applied by `refuseNewPayee` in domain/limits.ts.
+ * applied by `refuseNewPayee` in domain/sendingLimits.ts.
  */
 export const findPayeeDelays = async (sql: Sql, accountId: string | Fragment) => sql<PayeeDelay[]>`
   select currency, above_minor, hours from payee_delays

@@ -47,7 +47,7 @@ export async function storeRailEvents(
            and t.fact ->> 'currency' = p.destination_currency
            and t.fact ->> 'amountMinor' = p.returned_minor::text
            and p.returned_minor * 2 > p.receive_minor) as is_repeated) r
-      -- After a correction it may be new all the same (domain/payout.ts).
+      -- After a correction it may be new all the same (domain/factEffect.ts).
       cross join lateral (select r.is_repeated and not exists (select from ledger_entries e
           where e.payout_id = p.id and e.kind = 'correction') as is_known) k
      -- A join does not keep the bank's order, which the ids record: a hash join reverses it.

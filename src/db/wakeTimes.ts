@@ -3,7 +3,7 @@ import type { Sql } from './client.js';
 /**
  * Times after which the sweep wakes a payout or chunk that has not moved. Every `wake_at` that is not null
  * comes from here, or is that of `step` in a function of the database. While a submission or a poll is
- * retried, it is the time of the next attempt and a margin (activities/rail.ts). The sweep runs every five
+ * retried, it is the time of the next attempt and a margin (activities/submission.ts). The sweep runs every five
  * seconds (temporal/schedules.ts), so work whose workflow could not be started or signaled continues at most
  * ten seconds after everything works again. Workflows that run continue by themselves: the longer times, and
  * the lease of a chunk (activities/chunk.ts), matter only if Temporal has lost them.

@@ -1,16 +1,16 @@
 import { type AccountState, refuseState } from './accountState.js';
 import { type Opening, refuseClosed } from './corridor.js';
+import { formatSum } from './money.js';
+import { endedUnpaid, type PayoutStatus } from './payout.js';
+import { type FixedSide, type Price, type PriceInput, type PriceRequest, price } from './quote.js';
+import { isRefusal, type Refusal, refuse } from './refusal.js';
 import {
   type LimitUse,
   type PayeeDelay,
   type PayeeDetails,
   refuseNewPayee,
   refuseOverLimit,
-} from './limits.js';
-import { formatSum } from './money.js';
-import { endedUnpaid, type PayoutStatus } from './payout.js';
-import { type FixedSide, type Price, type PriceInput, type PriceRequest, price } from './quote.js';
-import { isRefusal, type Refusal, refuse } from './refusal.js';
+} from './sendingLimits.js';
 
 /**
  * Maximum time between a request at a held rate (of a quote or a batch) and its acceptance. The caller

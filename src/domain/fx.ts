@@ -68,11 +68,13 @@ export function quotedRate(mid: Rate, spreadBasisPoints: number): Rate {
   return mid.times(kept).prec(quotedDigits, Big.roundDown);
 }
 
+type Conversion = readonly [source: string, destination: string, rate: Rate];
+
 /**
  * Returns the rate between minor units of two currencies as an exact fraction of integers, for an amount.
  * Throws if the amount is negative.
  */
-function ratioFor(minor: bigint, source: string, destination: string, rate: Rate) {
+function ratioFor(minor: bigint, ...[source, destination, rate]: Conversion) {
   if (minor < 0n) throw new RangeError('Only amounts of zero or more are converted');
   const [whole = '', fraction = ''] = rate.toFixed().split('.');
   return {
@@ -85,13 +87,8 @@ function ratioFor(minor: bigint, source: string, destination: string, rate: Rate
  * Converts `minor` units of `source` to minor units of `destination`, rounded down. Integer arithmetic keeps
  * it exact for any size. Throws if the amount is negative.
  */
-export function convertFloor(
-  minor: bigint,
-  source: string,
-  destination: string,
-  rate: Rate,
-): bigint {
-  const { numerator, denominator } = ratioFor(minor, source, destination, rate);
+export function convertFloor(minor: bigint, ...conversion: Conversion): bigint {
+  const { numerator, denominator } = ratioFor(minor, ...conversion);
   return (minor * numerator) / denominator;
 }
 
@@ -99,12 +96,7 @@ export function convertFloor(
  * The inverse of `convertFloor`: returns the smallest amount in minor units of `source` whose conversion
  * reaches `minor` units of `destination`. Throws if the amount is negative.
  */
-export function convertBackUp(
-  minor: bigint,
-  source: string,
-  destination: string,
-  rate: Rate,
-): bigint {
-  const { numerator, denominator } = ratioFor(minor, source, destination, rate);
+export function convertBackUp(minor: bigint, ...conversion: Conversion): bigint {
+  const { numerator, denominator } = ratioFor(minor, ...conversion);
   return divideUp(minor * denominator, numerator);
 }

@@ -1,6 +1,7 @@
 import { isDay } from './day.js';
+import type { PayoutState } from './factEffect.js';
 import type { Posting } from './ledger.js';
-import { endedUnpaid, hasConflictingReports, isInFlight, type PayoutState } from './payout.js';
+import { endedUnpaid, hasConflictingReports, isInFlight } from './payout.js';
 
 /**
  * The kind of actor. Messages name only the kind, never a person. Only operators have names; a customer is

@@ -1,3 +1,4 @@
+import { effectOf, type FactRules, type PayoutFact, type PayoutState } from './factEffect.js';
 import {
   type AcceptedAmounts,
   type Entry,
@@ -6,16 +7,7 @@ import {
   returnEntry,
   settleEntry,
 } from './ledger.js';
-import {
-  type Attention,
-  effectOf,
-  type FactRules,
-  isFinal,
-  type PayoutFact,
-  type PayoutState,
-  type PayoutStatus,
-  withAttention,
-} from './payout.js';
+import { type Attention, isFinal, type PayoutStatus, withAttention } from './payout.js';
 
 /** One move of a payout, with the details recorded along with it. */
 export type Move = {

@@ -3,7 +3,7 @@ import type { Sum } from './money.js';
 /**
  * A rail's report about one order. Answers to submissions, answers to look-ups and callbacks are all parsed
  * into this form, and stored and applied in it. Amounts are minor units of `currency`; codes are ISO 20022
- * external status reasons. What a report does to a payout is decided by `effectOf` in domain/payout.ts.
+ * external status reasons. What a report does to a payout is decided by `effectOf` in domain/factEffect.ts.
  */
 export type RailReport =
   | { readonly kind: 'accepted'; readonly reference: string | null }

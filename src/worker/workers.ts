@@ -3,7 +3,7 @@ import type { NativeConnection } from '@temporalio/worker';
 import { Worker, type WorkerOptions } from '@temporalio/worker';
 import { retrySoonAfterOutage } from '../activities/failure.js';
 import type { Activities } from '../activities/index.js';
-import { localSubmissions } from '../activities/rail.js';
+import { localSubmissions } from '../activities/submission.js';
 import { taskQueues } from '../workflows/messages.js';
 
 export type LaneOptions = {

@@ -12,7 +12,7 @@ import {
 } from 'vitest';
 import { z } from 'zod';
 import { listBatches, pause, resume, showBatch } from '../../src/cli/batches.js';
-import { showPayout } from '../../src/cli/payout.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { connectDatabase, exactlyOne } from '../../src/db/client.js';
 import { cancelBatchUpdate } from '../../src/workflows/messages.js';
 import { callBack, newsOf } from '../fakes/bankCallback.js';

@@ -39,8 +39,9 @@ import {
 import { storeRailEvents } from '../../src/db/railInbox.js';
 import { beginSubmission } from '../../src/db/submissions.js';
 import { chunkDriver, chunkSize, groupSize, groupsOf } from '../../src/domain/batch.js';
+import type { PayoutFact } from '../../src/domain/factEffect.js';
 import { fundEntry } from '../../src/domain/ledger.js';
-import { type PayoutFact, railKey } from '../../src/domain/payout.js';
+import { railKey } from '../../src/domain/payout.js';
 import { refuse } from '../../src/domain/refusal.js';
 import { createRails } from '../../src/rails/registry.js';
 import { openPlanReader, type PlanReader } from '../assertions/plans.js';

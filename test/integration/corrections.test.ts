@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { showPayout } from '../../src/cli/payout.js';
 import { listPayouts } from '../../src/cli/payouts.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { eventually } from '../assertions/eventually.js';
 import { expectedPostings, type Postings, postingsOf } from '../assertions/postings.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { showPayout } from '../../src/cli/payout.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { connectDatabase } from '../../src/db/client.js';
 import type { OperatorCommand } from '../../src/domain/operator.js';
 import { eventually } from '../assertions/eventually.js';

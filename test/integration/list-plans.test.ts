@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { showPayout } from '../../src/cli/payout.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { listArrivals } from '../../src/db/arrivals.js';
 import { readBacklog } from '../../src/db/backlog.js';
 import {

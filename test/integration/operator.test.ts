@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examine } from '../../src/cli/doctor.js';
-import { showPayout } from '../../src/cli/payout.js';
 import { listPayouts } from '../../src/cli/payouts.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { listWebhooks } from '../../src/cli/webhooks.js';
 import { listActions } from '../../src/db/operatorActions.js';
 import { findPayoutById } from '../../src/db/payouts.js';

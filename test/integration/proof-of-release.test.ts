@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { accept } from '../../src/activities/acceptance.js';
 import type { OperateInput } from '../../src/activities/operator.js';
 import { readStatements } from '../../src/activities/statements.js';
-import { showPayout } from '../../src/cli/payout.js';
+import { showPayout } from '../../src/cli/showPayout.js';
 import { cancelBatch, findBatchById, pauseBatch, resumeBatch } from '../../src/db/batches.js';
 import { handOverItems, takeOver } from '../../src/db/chunks.js';
 import { exactlyOne, isOutage, transaction } from '../../src/db/client.js';

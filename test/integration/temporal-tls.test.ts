@@ -6,7 +6,7 @@ import { defaultPayloadConverter as converter } from '@temporalio/common';
 import proto from '@temporalio/proto';
 import { NativeConnection } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { attemptsOf } from '../../src/cli/payout.js';
+import { attemptsOf } from '../../src/cli/showPayout.js';
 import { readOperatorTemporalConfig } from '../../src/config.js';
 import { connectTemporal, refusalOf } from '../../src/temporal/client.js';
 import { connectionOptions } from '../../src/temporal/connection.js';

@@ -21,7 +21,7 @@ const reducer = { project: 'unit', file: 'test/unit/payout.test.ts' } as const;
 export const bugs: readonly Bug[] = [
   {
     name: 'an unknown answer to a submission releases the hold',
-    file: 'src/activities/rail.ts',
+    file: 'src/activities/submission.ts',
     find: 'return { id, unknown: answer.detail };',
     replace: "return { id, fact: { kind: 'rejected', code: 'NARR' } };",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
@@ -45,14 +45,14 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'a repeated submission has a new key',
-    file: 'src/activities/rail.ts',
+    file: 'src/activities/submission.ts',
     find: 'key: railKey(id), amountMinor,',
     replace: "key: railKey(id) + (sent.wasSubmitted ? '-again' : ''), amountMinor,",
     caughtBy: { ...steps, test: 'a payout whose outcome is unknown stays held' },
   },
   {
     name: 'a settlement is posted whatever the status is',
-    file: 'src/domain/payout.ts',
+    file: 'src/domain/factEffect.ts',
     find: "return mismatch(state, fact, 'settled');\n",
     replace:
       "return mismatch(state, fact, 'settled');\n" +
@@ -86,12 +86,12 @@ export const bugs: readonly Bug[] = [
   },
   {
     name: 'each item of a batch has the whole limit',
-    file: 'src/domain/limits.ts',
+    file: 'src/domain/sendingLimits.ts',
     find: 'usedMinor + taken :',
     replace: 'usedMinor :',
     caughtBy: {
       project: 'unit',
-      file: 'test/unit/limits.test.ts',
+      file: 'test/unit/sendingLimits.test.ts',
       test: 'payouts of one decision share what a limit has left',
     },
   },

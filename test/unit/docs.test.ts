@@ -127,7 +127,7 @@ describe('the walk through one payout in docs/architecture.md', () => {
     ]);
     const gone = (file: string) => sourceOf(file).replace('function submitGroup', 'function other');
     expect(walks.flatMap((walk) => detours(walk, gone))).toEqual([
-      'activities/rail.ts: submitGroup does not call send',
+      'activities/submission.ts: submitGroup does not call send',
     ]);
   });
 });

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Acceptance } from '../../src/domain/acceptance.js';
+import type { PayoutFact } from '../../src/domain/factEffect.js';
 import { crossMid, parseRate } from '../../src/domain/fx.js';
 import {
   acceptEntry,
@@ -13,7 +14,7 @@ import {
   settleEntry,
   transfersOf,
 } from '../../src/domain/ledger.js';
-import type { PayoutFact, PayoutStatus } from '../../src/domain/payout.js';
+import type { PayoutStatus } from '../../src/domain/payout.js';
 import { progressOf } from '../../src/domain/progress.js';
 import type { FixedSide } from '../../src/domain/quote.js';
 import { isRefusal } from '../../src/domain/refusal.js';

@@ -1,17 +1,19 @@
 import { readFile } from 'node:fs/promises';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import {
+  type Effect,
+  effectOf,
+  type PayoutFact,
+  type PayoutState,
+} from '../../src/domain/factEffect.js';
 import { parseRate } from '../../src/domain/fx.js';
 import type { Entry } from '../../src/domain/ledger.js';
 import {
   type AttentionReason,
   attentionReasons,
-  type Effect,
-  effectOf,
   isFinal,
   nextStatuses,
-  type PayoutFact,
-  type PayoutState,
   type PayoutStatus,
   payoutStatuses,
   railKey,

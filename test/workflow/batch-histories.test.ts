@@ -3,7 +3,7 @@ import { batchActivities } from '../../src/activities/batch.js';
 import { chunkActivities } from '../../src/activities/chunk.js';
 import type { Activities } from '../../src/activities/index.js';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { railActivities } from '../../src/activities/rail.js';
+import { railActivities } from '../../src/activities/submission.js';
 import { cancelBatch, findBatchById, statusesOfItems } from '../../src/db/batches.js';
 import { countChunk } from '../../src/db/chunks.js';
 import { transaction } from '../../src/db/client.js';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { railActivities } from '../../src/activities/rail.js';
+import { railActivities } from '../../src/activities/submission.js';
 import { heldRateMaximumAgeMs } from '../../src/domain/acceptance.js';
 import { createRails } from '../../src/rails/registry.js';
 import { taskQueues } from '../../src/workflows/messages.js';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { nameOnStatement } from '../../domain/beneficiary.js';
-import { orderCancelled } from '../../domain/payout.js';
+import { orderCancelled } from '../../domain/factEffect.js';
 import type { RailEvent, RailReport, Statement } from '../../domain/railReport.js';
 import type { LookupAnswer, SubmitAnswer, Transfer } from '../rail.js';
 

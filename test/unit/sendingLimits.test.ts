@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Funds, fundInOrder } from '../../src/domain/acceptance.js';
 import { parseRate } from '../../src/domain/fx.js';
-import { limitUsesOf, refuseNewPayee, refuseOverLimit } from '../../src/domain/limits.js';
 import { isRefusal } from '../../src/domain/refusal.js';
+import { limitUsesOf, refuseNewPayee, refuseOverLimit } from '../../src/domain/sendingLimits.js';
 
 const unused = { destination: null, uses: {} };
 const uses = { '2026-11-30': '70000', '2026-12-01': '20000', '2026-12-31': '5' };

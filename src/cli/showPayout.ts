@@ -6,10 +6,11 @@ import { type CallbackRow, callbacksOf, deliveriesOfPayout } from '../db/operato
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
 import { commandStateOf, type Offer, offersOf, orderText, waitOf } from '../domain/commandRules.js';
 import { correctionOf } from '../domain/correction.js';
+import { statedSum } from '../domain/factEffect.js';
 import { parseRate } from '../domain/fx.js';
 import { type PostedEntry, sumOn } from '../domain/ledger.js';
 import { writtenSum } from '../domain/money.js';
-import { isFinal, railKey, type StatusChange, statedSum, statusHistory } from '../domain/payout.js';
+import { isFinal, railKey, type StatusChange, statusHistory } from '../domain/payout.js';
 import { reportFromJson } from '../domain/railReport.js';
 import { sentenceOf } from '../domain/refusal.js';
 import { actionLines } from './audit.js';

@@ -12,7 +12,8 @@ import {
   type SubmitInput,
 } from '../db/submissions.js';
 import { groupsOf } from '../domain/batch.js';
-import { type Attention, isDuplicateCode, type PayoutFact, railKey } from '../domain/payout.js';
+import { duplicateCodes, type PayoutFact } from '../domain/factEffect.js';
+import { type Attention, railKey } from '../domain/payout.js';
 import { createKeyedLimit } from '../keyedLimit.js';
 import type { Rail, SubmitAnswer, Transfer } from '../rails/rail.js';
 import type { Rails } from '../rails/registry.js';
@@ -384,7 +385,7 @@ function submittedOf(id: string, answer: SubmitAnswer | undefined): Submitted {
       return { id, unknown: 'its key was voided' };
     case 'rejected':
       // The rail already has an order under the key: a lookup tells what became of it.
-      return isDuplicateCode(answer.code)
+      return duplicateCodes.has(answer.code)
         ? { id, unknown: `the rail calls it a duplicate (${answer.code})` }
         : { id, fact: answer };
     case 'accepted':
