@@ -12,18 +12,37 @@ import { isOutage } from '../db/client.js';
 const attemptsBeforeBug = 10;
 
 /**
- * Runs a ledger step. An outage of the database is retried without end. Any other step that has
- * failed ten times has a bug and fails for good, so that the payout is parked for an operator
- * instead of being retried silently for ever.
+ * Failures in one worker before that. Temporal's number of the attempt also counts outages, and the attempts of
+ * a payout that waits for its bank: after these, a single error would count as a bug.
+ */
+const failuresBeforeBug = 3;
+
+/** Maximum activities whose failures a worker counts. Beyond it, it begins again: a bug is retried longer. */
+const mostCounted = 10_000;
+
+/** How often each activity has failed in this worker, until it succeeds. */
+const failures = new Map<string, number>();
+
+/**
+ * Runs a ledger step. An outage of the database is retried without end. Any other step that fails at
+ * its tenth attempt or later, for the third time, has a bug and fails for good, so that the payout is parked
+ * for an operator instead of being retried silently for ever.
  */
 export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
+  const { activityId, attempt, isLocal, workflowExecution } = Context.current().info;
+  const key = `${workflowExecution?.runId} ${activityId}`;
   try {
-    return await step;
+    const result = await step;
+    failures.delete(key);
+    return result;
   } catch (error) {
-    const { attempt, isLocal } = Context.current().info;
     // A failure thrown on purpose, to be retried later, is no bug, however often it occurs.
     const isMeant = error instanceof ApplicationFailure;
-    if (isLocal || isMeant || isOutage(error) || attempt < attemptsBeforeBug) throw error;
+    if (isLocal || isMeant || isOutage(error)) throw error;
+    if (failures.size >= mostCounted) failures.clear();
+    const failed = (failures.get(key) ?? 0) + 1;
+    failures.set(key, failed);
+    if (attempt < attemptsBeforeBug || failed < failuresBeforeBug) throw error;
     throw ApplicationFailure.nonRetryable(messageOf(error), 'Bug');
   }
 }

@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity';
 import { withheldForEver } from '../db/batches.js';
 import { beneficiariesOf } from '../db/beneficiaries.js';
 import { bulkTransaction, type Sql, transaction } from '../db/client.js';
-import { findPayoutById, findRetried, postponeWake } from '../db/payouts.js';
+import { findPayoutById, postponeWake } from '../db/payouts.js';
 import { detailsOpener } from '../db/personalData.js';
 import {
   beginRepeat,
@@ -158,7 +158,7 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   const limits = Array.from(rails, ([rail, { limits }]) => ({ rail, ...limits }));
   const begunMs = Date.now();
   const begun = await beginSubmission(database, input, limits);
-  const doubtful = await repeatsOfPaid(database, begun);
+  const doubtful = begun.filter(({ mayRepeat }) => mayRepeat).map(notSent);
   const groups = groupByRail(
     rails,
     begun.filter(({ id }) => !doubtful.some((each) => each.id === id)),
@@ -181,16 +181,11 @@ export async function submitAll(deps: RailDeps, input: SubmitInput): Promise<Sub
   return { snapshots, unknown, isWithheld };
 }
 
-/** Returns retries of payouts that, since the retry was accepted, may have been paid after all. */
-async function repeatsOfPaid(sql: Sql, begun: readonly Submission[]): Promise<Submitted[]> {
-  const doubtful: Submitted[] = [];
-  for (const { id, accountId, retryOf, wasSubmitted } of begun) {
-    const retried = retryOf === null ? undefined : await findRetried(sql, accountId, retryOf);
-    const unrecoverable = `${repeatsPaid} ${wasSubmitted ? 'not sent again' : 'not sent'}.`;
-    if (retried?.mayBePaid === true) doubtful.push({ id, unrecoverable });
-  }
-  return doubtful;
-}
+/** The result of a retry whose first payout may have been paid since the retry was accepted. */
+const notSent = ({ id, wasSubmitted }: Submission): Submitted => ({
+  id,
+  unrecoverable: `${repeatsPaid} ${wasSubmitted ? 'not sent again' : 'not sent'}.`,
+});
 
 const repeatsPaid = 'The payout that it retries may have been paid in the meantime:';
 

@@ -2,6 +2,11 @@ import type { AccountState } from '../domain/accountState.js';
 import { byId, onlyRow, type Sql } from './client.js';
 import { newId } from './id.js';
 
+/**
+ * Whether an account's payouts move money. A live one has its own rail (domain/corridor.ts), younger rates
+ * (`rateAgesOf` in config.ts) that no test sets (migration 0044), and no `POST /v1/test/fund`. Keys, ids and
+ * entries belong to one account, so to one mode.
+ */
 export type Mode = 'test' | 'live';
 
 export type Account = {

@@ -21,7 +21,10 @@ export const endpointsOfGroups = (sql: Sql, accountId: string) =>
 const isClaimable = (sql: Sql) => sql`
   (g.claimed_at is null and ${isListening(sql)} and not ${isProbed(sql)})`;
 
-/** Claims about `most` first attempts of an endpoint in whole groups, oldest first, no group twice. */
+/**
+ * Claims about `most` first attempts of an endpoint in whole groups, oldest first, no group twice. What one
+ * request contains is decided in activities/webhookMessages.ts.
+ */
 export const claimGroups = async (sql: Sql, endpointId: string, most: number) => sql<DueDelivery[]>`
   with claimed as (
     update delivery_groups set claimed_at = now(), next_attempt_at = now() + ${lease}::interval

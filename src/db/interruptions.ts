@@ -19,17 +19,31 @@ export const lostTimes = (sql: Sql) =>
 
 /**
  * Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. That of a
- * `sent` one was lost, recorded as an interruption or not: the rail has accepted it.
+ * `sent` one was lost, recorded as an interruption or not: the rail has accepted it. So was that of one on
+ * which the rail has reported.
  */
 const mayBeLost = (sql: Sql) =>
   sql`(p.status in ('processing', 'sent') and p.submit_started_at is null)`;
+
+/** When the rail last reported on payout `p`. A submission that is not recorded was made before. */
+const reportedAt = (sql: Sql) =>
+  sql`(select max(i.received_at) from rail_inbox i where i.payout_id = p.id)`;
+
+/**
+ * Condition: payout `p`, which was never accepted, may have been accepted and sent in an interruption, lost
+ * since, before it was refused or canceled.
+ */
+export const mayBeSentUnaccepted = (sql: Sql) => sql`
+  (p.rail is null and exists (select from lost where ended_at >= p.requested_at
+    and began_at <= coalesce(p.failed_since, p.canceled_since)))`;
 
 /** The first time at which payout `p` was or may have been sent; null if it certainly was not. */
 export const firstSentAt = (sql: Sql) => sql`
   coalesce(p.submit_started_at, case when ${mayBeLost(sql)} then (
     select greatest(min(began_at), p.requested_at) from lost
      where ended_at >= p.requested_at and began_at <= coalesce(p.sent_since, 'infinity')
-    having count(*) > 0) end, case when p.status = 'sent' then p.requested_at end)`;
+    having count(*) > 0) end, case when p.status = 'sent'
+      or (p.status = 'processing' and ${reportedAt(sql)} is not null) then p.requested_at end)`;
 
 /**
  * The last time at which payout `p` was or may have been sent; null if it certainly was not. In an
@@ -40,4 +54,4 @@ export const lastSentAt = (sql: Sql) => sql`
     greatest(p.last_sent_at, (select max(least(ended_at, p.sent_since)) from lost
       where ended_at >= coalesce(p.last_sent_at, p.requested_at)
         and began_at <= coalesce(p.sent_since, 'infinity'))) end,
-    case when p.status = 'sent' then p.sent_since end)`;
+    case p.status when 'sent' then p.sent_since when 'processing' then ${reportedAt(sql)} end)`;

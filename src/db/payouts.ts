@@ -1,3 +1,4 @@
+import type { Fragment } from 'postgres';
 import type { Acceptance, PayoutTerms, RetriedPayout } from '../domain/acceptance.js';
 import { formatRate } from '../domain/fx.js';
 import type { AcceptedAmounts } from '../domain/ledger.js';
@@ -13,7 +14,7 @@ import type { Move } from '../domain/progress.js';
 import type { Refusal } from '../domain/refusal.js';
 import type { Mode } from './accounts.js';
 import { byId, exactlyOne, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
-import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
+import { firstSentAt, lastSentAt, lostTimes, mayBeSentUnaccepted } from './interruptions.js';
 import type { PriceOrigin } from './terms.js';
 import { wakeAfter } from './wakeTimes.js';
 
@@ -99,9 +100,10 @@ const mostRetries = 100;
 
 /**
  * Finds a payout to retry. Its status alone does not show whether the money may have been paid. So
- * `may_be_paid` also considers late payments, corrections, parking, unapplied facts, and statements on
- * which more was paid under its key than came back, for this payout and all those that it retries in
- * turn. It is also true at the maximum length of the chain.
+ * `may_be_paid` also considers late payments, corrections, parking, unapplied facts, submissions that an
+ * interruption of the database may have lost, and statements on which more was paid under its key than came
+ * back, for this payout and all those that it retries in turn. It is also true at the maximum length of the
+ * chain.
  */
 export async function findRetried(
   sql: Sql,
@@ -109,24 +111,30 @@ export async function findRetried(
   id: string,
 ): Promise<RetriedPayout | undefined> {
   const [row] = await sql<RetriedPayout[]>`
+    with ${lostTimes(sql)} select r.* from ${retriedRow(sql, sql`${accountId}`, sql`${id}`)} r`;
+  return row;
+}
+
+/** The subquery of `findRetried`, after `lostTimes`. */
+export const retriedRow = (sql: Sql, accountId: Fragment, id: Fragment) => sql`(
     with recursive chain as (
-      select id, status, retry_of, attention_at, applied_facts, 1 as number from payouts
-       where account_id = ${accountId} and id = ${id}
+      select id, status, retry_of, attention_at, applied_facts, rail, requested_at, failed_since,
+             canceled_since, 1 as number
+        from payouts where account_id = ${accountId} and id = ${id}
       union all
-      select p.id, p.status, p.retry_of, p.attention_at, p.applied_facts, c.number + 1
+      select p.id, p.status, p.retry_of, p.attention_at, p.applied_facts, p.rail, p.requested_at,
+             p.failed_since, p.canceled_since, c.number + 1
         from chain c join payouts p on p.id = c.retry_of where c.number < ${mostRetries})
     select c.id, c.status, (select r.id from payouts r where r.retry_of = c.id) as retried_by,
            exists (select from chain p
              where p.attention_at is not null or p.number = ${mostRetries}
-                or ${hasUnappliedFacts(sql)}
+                or ${hasUnappliedFacts(sql)} or ${mayBeSentUnaccepted(sql)}
                 or (p.status in ('failed', 'canceled') and (exists (select from rail_inbox i
                   where i.payout_id = p.id and i.fact ->> 'kind' = 'settled') or 0 < (select sum(amount_minor
                     * case direction when 'debit' then 1 else -1 end) from statement_entries where rail_key = p.id)))
                 or exists (select from ledger_entries e where e.payout_id = p.id
                     and e.kind in ('late_payment', 'suspense_clear', 'correction'))) as may_be_paid
-      from chain c where c.number = 1`;
-  return row;
-}
+      from chain c where c.number = 1)`;
 
 /** Locks a payout that will be retried, so that the second of two concurrent retries sees the first. */
 export async function lockRetried(sql: Sql, accountId: string, id: string): Promise<void> {

@@ -61,7 +61,10 @@ export const lockQuotesOf = async (sql: Sql, payoutIds: readonly string[]) => sq
     from payouts p join quotes q on q.id = p.quote_id and q.account_id = p.account_id
    where p.id = any (${payoutIds}) order by q.id for no key update of q`;
 
-/** Marks each quote as used by its payout. */
+/**
+ * Marks each quote as used by its payout. `domain/acceptance.ts` has refused those that were used; the trigger
+ * `used_once` refuses them too.
+ */
 export async function markQuotesUsed(
   sql: Sql,
   uses: readonly { readonly quoteId: string; readonly payoutId: string }[],

@@ -1,6 +1,7 @@
 import type { Statement } from '../domain/railReport.js';
 import { exactlyOne, onlyRow, type Sql, unnest } from './client.js';
 
+/** A difference between statement and ledger: the view `statement_breaks` (migration 0042, why: 0009). */
 export type Break = {
   readonly rail: string;
   readonly payoutId: string;

@@ -1,7 +1,7 @@
 import type { VoidOutcome } from '../domain/payout.js';
 import { type Sql, unnest } from './client.js';
 import { firstSentAt, lastSentAt, lostTimes } from './interruptions.js';
-import type { AcceptedRow } from './payouts.js';
+import { type AcceptedRow, retriedRow } from './payouts.js';
 import { wakeAfter } from './wakeTimes.js';
 
 /** The data needed to submit a payout to its rail. Not null, because it is fixed at acceptance. */
@@ -9,8 +9,8 @@ export type Submission = Pick<
   AcceptedRow,
   'id' | 'accountId' | 'rail' | 'reference' | 'receiveMinor' | 'destinationCurrency' | 'voidIntent'
 > & {
-  /** The payout that this one retries. */
-  readonly retryOf: string | null;
+  /** Whether it retries a payout that may have been paid since this one was accepted: do not send it. */
+  readonly mayRepeat: boolean;
   /** Whether an earlier attempt began without a recorded response: look it up before sending again. */
   readonly wasSubmitted: boolean;
   /** Whether that attempt is not recorded but may have been lost in an interruption of the database. */
@@ -33,6 +33,7 @@ export type SubmitInput = {
  * Records the start of a submission. Must be committed before the rail is called, so that no crash leaves
  * an unrecorded call behind. In a paused or canceled batch, skips payouts not yet submitted and continues
  * those that were (see `beginRepeat`). The rail's time to settle starts at the first recorded submission.
+ * Returns retries that must not be sent, but does not record them as sent.
  */
 export async function beginSubmission(
   sql: Sql,
@@ -41,7 +42,9 @@ export async function beginSubmission(
 ): Promise<readonly Submission[]> {
   return sql<Submission[]>`
     with ${lostTimes(sql)}, locked as (
-      select p.id, p.submit_started_at, ${firstSentAt(sql)} as first_sent_at
+      select p.id, p.submit_started_at, ${firstSentAt(sql)} as first_sent_at,
+             coalesce(case when p.retry_of is not null then (select r.may_be_paid
+               from ${retriedRow(sql, sql`p.account_id`, sql`p.retry_of`)} r) end, false) as may_repeat
         from payouts p left join batches b on b.id = p.batch_id
        where p.id = any (${ids}) and p.driver = ${driver} and p.status = 'processing'
          and p.attention_at is null
@@ -49,14 +52,16 @@ export async function beginSubmission(
        order by p.id for no key update of p
     )
     update payouts p
-       set submit_started_at = coalesce(p.submit_started_at, locked.first_sent_at, now()),
-           last_sent_at = coalesce(p.last_sent_at, now()),
+       set submit_started_at = coalesce(p.submit_started_at, locked.first_sent_at, sent.at),
+           last_sent_at = coalesce(p.last_sent_at, sent.at),
            settle_by = case when locked.submit_started_at is null
                             then ${laterSettleBy(sql)} else p.settle_by end,
            wake_at = case when p.driver = p.id then ${wakeAfter(sql, { ms: wakeInMs })} end
-      from locked, ${limitsTable(sql, limits)}
+      from locked cross join lateral (
+             select case when locked.first_sent_at is not null or not may_repeat then now() end as at) sent,
+           ${limitsTable(sql, limits)}
      where p.id = locked.id and t.rail = p.rail
-    returning p.id, p.account_id, p.retry_of, p.rail, p.reference, p.receive_minor,
+    returning p.id, p.account_id, may_repeat, p.rail, p.reference, p.receive_minor,
       p.destination_currency, p.void_intent,
       locked.first_sent_at is not null as was_submitted,
       locked.submit_started_at is null and locked.first_sent_at is not null as is_of_lost_time,

@@ -61,7 +61,10 @@ export function isReleased(status: PayoutStatus): boolean {
   return status === 'failed' || status === 'canceled';
 }
 
-/** Whether the payout ended and, by its status, the beneficiary does not have the money. */
+/**
+ * Whether the payout ended and, by its status, the beneficiary does not have the money. Whether it may be
+ * retried: `refuseRetry` in acceptance.ts.
+ */
 export function endedUnpaid(status: PayoutStatus): boolean {
   return isReleased(status) || status === 'returned';
 }

@@ -2,7 +2,7 @@ import refusals from './refusal.json' with { type: 'json' };
 
 /**
  * All refusals of the service by their stable code, with HTTP status and title. A code gets its meaning
- * only in refusal.json. The API renders refusals as RFC 9457 problem details, and a failed payout stores
+ * only in refusal.json; api/pages/errors.md explains it. The API renders refusals as RFC 9457 problem details, and a failed payout stores
  * its refusal. Bugs are not in the table: they throw.
  *
  * With 400 nothing is stored and no idempotency key is bound. 401 to 417 concern authentication,

@@ -1,13 +1,21 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cancelItems } from '../../src/activities/cancellation.js';
+import { transaction } from '../../src/db/client.js';
 import { newId } from '../../src/db/id.js';
-import { insertPayout } from '../../src/db/payouts.js';
+import { findRetried, insertPayout, lockPayouts, type PayoutRow } from '../../src/db/payouts.js';
 import { storeRailEvents } from '../../src/db/railInbox.js';
 import type { Rail } from '../../src/rails/rail.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { attempt } from '../fixtures/attempt.js';
+import { usualFactRules } from '../fixtures/factRules.js';
 import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { livePayout, payoutOf, requestPayout } from '../fixtures/requestPayout.js';
-import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -17,10 +25,13 @@ afterAll(() => test.drop());
 
 class RejectingRail extends QuietRail {
   readonly sent: string[] = [];
+  readonly lookedUp: string[] = [];
   rejects = true;
   isAway = false;
-  override readonly lookup: Rail['lookup'] = async (keys) =>
-    keys.map((key) => ({ key, kind: 'not_found' as const }));
+  override readonly lookup: Rail['lookup'] = async (keys) => {
+    this.lookedUp.push(...keys);
+    return keys.map((key) => ({ key, kind: 'not_found' as const }));
+  };
   override readonly submit: Rail['submit'] = async (transfers) => {
     if (this.isAway) throw new Error('the bank is away');
     this.sent.push(...transfers.map(({ key }) => key));
@@ -99,4 +110,95 @@ it('a retry is not sent once the bank reports that it paid the first payout', as
   rail.isAway = false;
   await attempt(() => activities.submitPayouts(of(id))).catch(String);
   expect(rail.sent).not.toContain(id);
+});
+
+describe('a retry of a payout that may have been paid since it was accepted', () => {
+  const rail = new RejectingRail();
+  let retry: PayoutRow;
+
+  beforeAll(async () => {
+    const activities = payoutActivities(test.worker, rail);
+    const { account } = await createTestAccount(test.database);
+    const first = await requestPayout(test.database, account.id);
+    const of = (id: string) => ({ driver: id, ids: [id] });
+    await activities.decidePayouts({ ...of(first.id), workflowAgeMs: 0 });
+    await attempt(() => activities.submitPayouts(of(first.id)));
+    const { beneficiaryId, receiveMinor } = await payoutOf(test.database, account.id, first.id);
+    const id = newId('payout');
+    const next = { ...livePayout, id, accountId: account.id, driver: id, amount: 5_000n };
+    await insertPayout(test.database, { ...next, beneficiaryId }, first.id);
+    await activities.decidePayouts({ ...of(id), workflowAgeMs: 0 });
+    // Before the retry is sent, the bank reports that it paid the first one after all.
+    const report = { kind: 'settled', amountMinor: receiveMinor ?? 0n, currency: 'EUR' } as const;
+    await storeRailEvents(test.database, 'sandbox', [{ id: `l:${id}`, key: first.id, report }]);
+    rail.rejects = false;
+    await attempt(() => activities.submitPayouts(of(id)));
+    retry = await payoutOf(test.database, account.id, id);
+  });
+
+  it('waits for an operator, and is not sent', () => {
+    expect(retry).toMatchObject({ status: 'processing', attentionReason: 'outcome_unknown' });
+    expect(rail.sent).not.toContain(retry.id);
+  });
+
+  it('is known not to have been sent, so that its hold can be released at once', async () => {
+    expect(retry).toMatchObject({ submitStartedAt: null, lastSentAt: null });
+    const [row] = await lockPayouts(test.worker, null, [retry.id]);
+    expect(row).toMatchObject({ submitStartedAt: null, lastSentAt: null });
+  });
+});
+
+describe('after an interruption in which the database may have lost data', () => {
+  /** A payout that is requested before the interruption, and refused or canceled after it. */
+  async function endedAfter(ends: 'failed' | 'canceled', interruption: 'around' | 'before') {
+    const { account } = await createTestAccount(test.database);
+    const { id } = await requestPayout(test.database, account.id);
+    const activities = payoutActivities(test.worker, new QuietRail());
+    if (ends === 'canceled') {
+      await transaction(test.worker, (sql) => cancelItems(sql, usualFactRules, [id]));
+    } else {
+      await activities.decidePayouts({ driver: id, ids: [id], workflowAgeMs: 6 * 60_000 });
+    }
+    expect((await payoutOf(test.database, account.id, id)).status).toBe(ends);
+    const lost = interruption === 'around' ? '5 minutes' : '20 minutes';
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`update payouts set requested_at = now() - interval '7 minutes' where id = ${id}`;
+      await sql`delete from interruptions`;
+      await sql`insert into interruptions values
+        (now() - ${lost}::interval, now() - ${lost}::interval + interval '1 minute')`;
+    });
+    // The API accepts retries, and the workers decide them.
+    const found = await Promise.all(
+      [test.api, test.worker].map((sql) => findRetried(sql, account.id, id)),
+    );
+    return found.map((row) => row?.mayBePaid);
+  }
+  afterAll(() => withoutTriggers(test.database, (sql) => sql`delete from interruptions`));
+
+  it.each(['failed', 'canceled'] as const)(
+    'one that was pending then, and %s, may have been paid: it is not retried',
+    async (ends) => expect(await endedAfter(ends, 'around')).toEqual([true, true]),
+  );
+
+  it.each(['failed', 'canceled'] as const)(
+    'one that was requested later, and %s, is retried',
+    async (ends) => expect(await endedAfter(ends, 'before')).toEqual([false, false]),
+  );
+});
+
+it('a payout on which the bank has reported is looked up before it is sent, however it was lost', async () => {
+  const rail = new RejectingRail();
+  const activities = payoutActivities(test.worker, rail);
+  const { account } = await createTestAccount(test.database);
+  // As after the restore of a copy of the disks that shows no interruption: paid, and pending again.
+  const { id } = await requestPayout(test.database, account.id);
+  const input = { driver: id, ids: [id] };
+  const report = { kind: 'settled', amountMinor: 106_654n, currency: 'EUR' } as const;
+  await storeRailEvents(test.database, 'sandbox', [{ id: `e:${id}`, key: id, report }]);
+  await activities.decidePayouts({ ...input, workflowAgeMs: 0 });
+  const [row] = await lockPayouts(test.worker, null, [id]);
+  expect(row).toMatchObject({ status: 'processing', submitStartedAt: row?.requestedAt });
+  expect(row?.lastSentAt?.getTime()).toBeGreaterThanOrEqual(row?.requestedAt.getTime() ?? 0);
+  await attempt(() => activities.submitPayouts(input));
+  expect(rail.lookedUp).toEqual([id]);
 });

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readStatements } from '../../src/activities/statements.js';
 import type { Sql } from '../../src/db/client.js';
 import { storeStatement, unreadDays } from '../../src/db/statements.js';
+import { QuietRail } from '../fakes/quietRail.js';
 import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
@@ -51,6 +53,23 @@ describe('the days of a statement', () => {
     expect(await unreadDays(test.worker, rail)).toEqual([longAgo, lately, dayOf(0)]);
     await read(test.worker, longAgo, true);
     expect(await unreadDays(test.worker, rail)).toEqual([lately, dayOf(0)]);
+  });
+
+  it('are read although older ones can never be read', async () => {
+    const openDays = [30, 29, 28, 27, 26, 5, 4].map(dayOf);
+    await withoutTriggers(
+      test.database,
+      (sql) => sql`delete from statements where statement_date::text = any (${openDays})`,
+    );
+    const spoilt = openDays.slice(0, 5);
+    const bank = Object.assign(new QuietRail(), {
+      statement: async (date: string) => {
+        if (spoilt.includes(date)) throw new Error(`The lines of ${date} do not add up.`);
+        return { closed: date !== dayOf(0), lines: [] };
+      },
+    });
+    await expect(readStatements(test.worker, bank)).rejects.toThrow('do not add up');
+    expect(await unreadDays(test.worker, rail)).toEqual([...spoilt, dayOf(0)]);
   });
 
   it('are empty for a rail without payouts', async () => {
