@@ -20,7 +20,7 @@ const failuresBeforeBug = 3;
 /** Maximum activities whose failures a worker counts. Beyond it, it begins again: a bug is retried longer. */
 const mostCounted = 10_000;
 
-/** How often each activity has failed in this worker, until it succeeds. */
+/** How often each activity has failed in this worker. */
 const failures = new Map<string, number>();
 
 /**
@@ -29,17 +29,15 @@ const failures = new Map<string, number>();
  * for an operator instead of being retried silently for ever.
  */
 export async function failAfterAttempts<T>(step: Promise<T>): Promise<T> {
-  const { activityId, attempt, isLocal, workflowExecution } = Context.current().info;
-  const key = `${workflowExecution?.runId} ${activityId}`;
   try {
-    const result = await step;
-    failures.delete(key);
-    return result;
+    return await step;
   } catch (error) {
+    const { activityId, attempt, isLocal, workflowExecution } = Context.current().info;
     // A failure thrown on purpose, to be retried later, is no bug, however often it occurs.
     const isMeant = error instanceof ApplicationFailure;
     if (isLocal || isMeant || isOutage(error)) throw error;
     if (failures.size >= mostCounted) failures.clear();
+    const key = `${workflowExecution?.runId} ${activityId}`;
     const failed = (failures.get(key) ?? 0) + 1;
     failures.set(key, failed);
     if (attempt < attemptsBeforeBug || failed < failuresBeforeBug) throw error;
