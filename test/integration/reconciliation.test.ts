@@ -666,8 +666,8 @@ describe('the sweep', () => {
       const [row] = await sql<{ isLost: boolean | null }[]>`
         with ${lostTimes(sql)}
         select ${firstSentAt(sql)} <= now() + interval '1 ms' as is_lost
-          from (select 'processing' as status, null::timestamptz as submit_started_at,
-                       null::timestamptz as sent_since,
+          from (select 'po_none' as id, 'processing' as status,
+                       null::timestamptz as submit_started_at, null::timestamptz as sent_since,
                        now() - interval '1 second' as requested_at) p`;
       return row?.isLost;
     };
