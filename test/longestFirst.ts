@@ -1,30 +1,30 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Files that take about a minute or more, longest first: started last, one of them would keep the run
- * waiting with an idle core. Files that mostly wait alternate with files that mostly compute. The longest of
- * the unit tests are here for `npm run test:unit`.
+ * Files that take about a minute or more, which come first: started last, one of them would keep the run
+ * waiting with an idle core. Those that mostly wait are marked and spread, because three of them at the same time
+ * would leave both cores idle. The longest of the unit tests are here for `npm run test:unit`.
  */
 const long: readonly string[] = [
+  'e2e/webhook-recovery', // waits
   'integration/batch-plans',
-  'e2e/stack',
   'integration/list-plans',
-  'e2e/webhook-recovery',
-  'e2e/runbooks',
-  'e2e/worker-crash',
-  'integration/interleavings-new',
   'e2e/docs',
-  'e2e/database-outage',
-  'integration/interleavings-known',
-  'e2e/restore',
-  'e2e/monitoring',
-  'planted/planted',
+  'e2e/restore', // waits
   'clients/clients',
-  'integration/idempotency',
+  'integration/cancel', // waits
+  'e2e/worker-crash', // waits
+  'integration/interleavings-new',
+  'e2e/database-outage',
   'integration/endpoint-health',
-  'integration/cancel',
+  'e2e/stack',
+  'integration/idempotency',
+  'integration/database-loss', // waits
+  'e2e/runbooks', // waits
   'integration/batch-handover',
-  'integration/database-loss',
+  'planted/planted',
+  'e2e/monitoring',
+  'integration/interleavings-known',
   'unit/arrival',
   'unit/lines',
   'unit/capacity',
