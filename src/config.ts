@@ -293,8 +293,14 @@ const stackSchema = z.object({
   ...rateLimits({ perSecond: 5_000, burst: 10_000, inFlight: 1_000, items: 99_999 }),
 });
 
+/**
+ * A host name without dots is that of a service in the caller's own container network, as in
+ * docker-compose.yml: plain http does not leave that network.
+ */
+const signInUrl = new RegExp(`${secureUrl.source}|^http://[a-z][a-z0-9-]*(:\\d+)?(/[^\\s?#]*)?$`);
+
 /** Settings of `corridor sign-in`: the URL of the sign-in service. */
-const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: matching(secureUrl, 'an https URL') });
+const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: matching(signInUrl, 'an https URL') });
 
 /** The API and account whose events `corridor listen` reads; without both, those of a local stack. */
 const callerSchema = z.object({
