@@ -19,8 +19,28 @@ const portExpected = 'a port number, 0 to 65535';
 const port = number(/^\d{1,5}$/, portExpected).refine((value) => value <= 65_535, portExpected);
 const count = number(/^[1-9]\d{0,4}$/, 'a whole number, 1 to 99999');
 const flag = z.enum(['true', 'false'], 'true or false').transform((text) => text === 'true');
-const url = (protocols: string) =>
-  matching(new RegExp(`^(${protocols})://`), `a URL (${protocols})`);
+const httpUrl = matching(/^https?:\/\//, 'a URL (http|https)');
+/** A text that `read` accepts. The message about one that is missing is the same. */
+const readable = (read: (text: string) => unknown, error: string) => {
+  const isReadable = (text: string) => {
+    try {
+      return Boolean(read(text));
+    } catch {
+      return false;
+    }
+  };
+  return z.string({ error }).refine(isReadable, { error, abort: true });
+};
+/**
+ * Refuses what the driver cannot parse, because its error contains the URL with the password. An unencoded # or /
+ * can also turn the user into the host, and the @ is then somewhere behind it.
+ */
+const databaseUrl = readable((text) => {
+  // The driver accepts several hosts, of which URL accepts only one.
+  const { username, password, host } = new URL(text.replace(/,[^@/?#]*(?=[/?#]|$)/, ''));
+  const [user] = [username, password, host].map((part) => decodeURIComponent(part));
+  return /^postgres(ql)?:\/\//.test(text) && (user !== '' || !text.includes('@'));
+}, 'a URL (postgres://) in which special characters of the password are percent-encoded (# as %23)');
 const secret = z
   .string({ error: 'a secret of at least 16 characters' })
   .min(16, 'at least 16 characters');
@@ -52,18 +72,7 @@ const localTableUrl = /^(https:\/\/[^\s/?#]+|http:\/\/(localhost|127\.0\.0\.1)(:
 const ed25519Key =
   /^-----BEGIN PUBLIC KEY-----\s+MCowBQYDK2VwAyEA[\w+/]{43}=\s+-----END PUBLIC KEY-----\s*$/;
 
-/** A text in PEM that `read` accepts. */
-const pem = (read: (text: string) => unknown, error: string) => {
-  const isReadable = (text: string) => {
-    try {
-      return Boolean(read(text));
-    } catch {
-      return false;
-    }
-  };
-  return z.string().refine(isReadable, { error, abort: true }).optional();
-};
-const certificate = pem((text) => new X509Certificate(text), 'a certificate in PEM');
+const certificate = readable((text) => new X509Certificate(text), 'a certificate in PEM');
 const tlsKeyForm = 'the private key of TEMPORAL_TLS_CERT in PEM';
 
 const encryptionKeys = matching(
@@ -82,10 +91,10 @@ const temporal = {
   /** By default on if one of the settings below needs it. */
   TEMPORAL_TLS: flag.optional(),
   /** The CA that issued the server's certificate, if it is not a public one. */
-  TEMPORAL_TLS_CA: certificate,
+  TEMPORAL_TLS_CA: certificate.optional(),
   TEMPORAL_TLS_SERVER_NAME: z.string().optional(),
-  TEMPORAL_TLS_CERT: certificate,
-  TEMPORAL_TLS_KEY: pem(createPrivateKey, tlsKeyForm),
+  TEMPORAL_TLS_CERT: certificate.optional(),
+  TEMPORAL_TLS_KEY: readable(createPrivateKey, tlsKeyForm).optional(),
   TEMPORAL_API_KEY: z.string().optional(),
   /** The first key encrypts payloads that Temporal stores, unless "none" precedes it; all keys decrypt. */
   TEMPORAL_ENCRYPTION_KEYS: encryptionKeys.optional(),
@@ -108,7 +117,7 @@ function checkTemporal(set: TemporalConfig, context: z.core.$RefinementCtx): voi
 
 /** Settings shared by the API and the workers. */
 const shared = {
-  DATABASE_URL: url('postgres|postgresql'),
+  DATABASE_URL: databaseUrl,
   DATABASE_POOL_SIZE: count.default(16),
   ...temporal,
   /** Wraps the keys that encrypt beneficiaries' details: if it is lost, so are those details. */
@@ -117,7 +126,7 @@ const shared = {
     .enum(['debug', 'info', 'warn', 'error'], 'debug, info, warn or error')
     .default('info'),
   /** Endpoint for traces (OTLP over HTTP). Without it, tracing is off. */
-  OTEL_EXPORTER_OTLP_ENDPOINT: url('http|https').optional(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl.optional(),
   /** The share of requests that start a trace (sampling ratio). */
   OTEL_TRACES_SAMPLER_ARG: number(/^(0(\.\d+)?|1(\.0+)?)$/, 'a number, 0 to 1').default(1),
   /** The port that serves `/metrics` and `/livez`; 0 picks a free one. */
@@ -169,7 +178,7 @@ const apiSchema = z.object({
 
 const workerSchema = z.object({
   ...shared,
-  SANDBOX_BANK_URL: url('http|https'),
+  SANDBOX_BANK_URL: httpUrl,
   SANDBOX_BANK_TOKEN: secret,
   /**
    * Names this build in Temporal, which then sends it work only once it is the current version. Unset,
@@ -199,9 +208,7 @@ const workerSchema = z.object({
   RETURN_MINIMUM_PERCENT: integer(/^(\d{1,2}|100)$/, 'a whole percentage, 0 to 100').default(90n),
   /** No default: which rates price real money must be a conscious decision. */
   RATE_SOURCE: rateSource,
-  RATE_SOURCE_URL: url('http|https').default(
-    'https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml',
-  ),
+  RATE_SOURCE_URL: httpUrl.default('https://www.ecb.europa.eu/stats/eurofxref/eurofxref-daily.xml'),
   ...rateTable,
 });
 
@@ -281,7 +288,7 @@ const signInSchema = z.object({
 /** Settings of `corridor start` and `corridor demo`, including existing services to use rather than start. */
 const stackSchema = z.object({
   ...logins,
-  DATABASE_URL: url('postgres|postgresql').optional(),
+  DATABASE_URL: databaseUrl.optional(),
   TEMPORAL_ADDRESS: shared.TEMPORAL_ADDRESS.optional(),
   TEMPORAL_NAMESPACE: shared.TEMPORAL_NAMESPACE,
   TEMPORAL_CLI_PATH: z.string().optional(),
@@ -304,7 +311,7 @@ const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: matching(signInUrl, 
 
 /** The API and account whose events `corridor listen` reads; without both, those of a local stack. */
 const callerSchema = z.object({
-  CORRIDOR_API_URL: url('http|https').optional(),
+  CORRIDOR_API_URL: httpUrl.optional(),
   CORRIDOR_API_KEY: z.string().optional(),
 });
 

@@ -50,6 +50,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const composeText = readFileSync(join(root, 'docker-compose.yml'), 'utf8');
 const { raw, compose } = parseCompose(composeText);
 
+/** A URL whose password contains a character that has a meaning in URLs. */
+const unencoded = 'postgres://corridor:hunter#2@postgres:5432/corridor';
+
 /** The services that run our own image. */
 const ownServices = Object.entries(compose.services)
   .filter(([, { image }]) => image === 'corridor')
@@ -675,14 +678,18 @@ describe('the processes of docker-compose.yml', () => {
     ['sandbox-bank', 'BANK_PORT', 'abc', 'a port number, 0 to 65535'],
     ['sandbox-bank', 'BANK_CALLBACK_URL', 'ftp://api', 'an http or https URL'],
     ['migrate', 'DATABASE_URL_FILE', '/nowhere', 'a file that can be read'],
+    ['api', 'DATABASE_URL', unencoded, 'a URL (postgres://)'],
+    ['worker', 'DATABASE_URL', unencoded, 'a URL (postgres://)'],
+    ['migrate', 'DATABASE_URL', unencoded, 'a URL (postgres://)'],
   ])(
     'stop at an invalid setting: %s with %s=%s',
     async (name, variable, value, expected, reported = variable) => {
       const { launch } = await launchOf(name, place, { [variable]: value });
-      const { code, errors } = await runToEnd(process.execPath, launch.args, launch.env);
+      const { code, output, errors } = await runToEnd(process.execPath, launch.args, launch.env);
       // The command line distinguishes unreachable or unreadable resources from refusals.
       expect(code).toBe(name === 'migrate' ? 3 : 1);
       expect(errors).toContain(`${reported}: expected ${expected}`);
+      expect(`${output}${errors}`).not.toContain('hunter');
     },
   );
 });
