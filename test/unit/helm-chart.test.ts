@@ -167,6 +167,24 @@ describe('the chart', () => {
     },
   );
 
+  it.each(renderings)(
+    'lets processes call pods of the cluster and addresses outside it, with %s',
+    (name) => {
+      const policies = documentsOf(textsOf(name)).filter(({ kind }) => kind === 'NetworkPolicy');
+      const calling = policies.filter(({ metadata }) => metadata.name !== 'corridor-codec');
+      expect(calling.length).toBeGreaterThan(3);
+      for (const each of calling) {
+        // Cilium does not match pods against ipBlock, and other plugins do not match receivers against selectors.
+        const to = [
+          { ipBlock: { cidr: '0.0.0.0/0', except: ['169.254.0.0/16'] } },
+          { ipBlock: { cidr: '::/0', except: ['fe80::/10'] } },
+          { namespaceSelector: {} },
+        ];
+        expect(each, each.metadata.name).toMatchObject({ spec: { egress: [{ to }, {}] } });
+      }
+    },
+  );
+
   it('probes /livez and /readyz of each long-running process', () => {
     for (const { name, container: each } of workloadsOf(textsOf('everything'))) {
       if (name === 'migrate') continue;
