@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync } from 'node:fs';
 import { appendFile, mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +9,7 @@ import { pauseBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { findPayoutById } from '../../src/db/payouts.js';
 import { eventually } from '../assertions/eventually.js';
+import { archiveCommand } from '../fixtures/backupSettings.js';
 import { type ApiClient, createClient, textOf } from '../fixtures/client.js';
 import { beneficiary } from '../fixtures/requestPayout.js';
 import { copyCluster, giveToOwner } from '../servers/clusterCopy.js';
@@ -34,14 +36,20 @@ let backup: string;
 /** The settings that docs/operations.md prescribes. */
 const archiving = (archive: string) => [
   'archive_mode=on',
-  `archive_command=mkdir -p ${archive} && cp %p ${archive}/%f`,
+  `archive_command=${archiveCommand.replaceAll('/archive/', `${archive}/`)}`,
 ];
 
 beforeAll(async () => {
   const archiveIn = (directory: string) => join(directory, 'postgres', 'archive');
   system = await startProcesses({
     env: memory,
-    postgresSettings: (directory) => archiving(archiveIn(directory)),
+    postgresSettings: (directory) => {
+      const archive = archiveIn(directory);
+      mkdirSync(archive, { recursive: true });
+      // The server may run as another user.
+      chmodSync(archive, 0o777);
+      return archiving(archive);
+    },
   });
   cluster = join(system.directory, 'postgres', 'cluster');
   backup = join(system.directory, 'backup');
