@@ -35,7 +35,7 @@ const calm = { maxWorkers: 3, sequence: { groupOrder: 1 } } as const;
 const databaseOnly = [
   'test/integration/interleavings-{known,new}.test.ts',
   'test/integration/{batch,list}-plans.test.ts',
-  'test/integration/{announcements,backlog,decision-waits,ledger-guards,operator-guards,proof-of-release,roles}.test.ts',
+  'test/integration/{announcements,backlog,decision-waits,ledger-guards,operator-guards,operator-lists,proof-of-release,roles}.test.ts',
 ];
 
 const onSystem = {

@@ -1,7 +1,7 @@
 import { findAccount } from '../db/accounts.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest } from '../db/operatorActions.js';
-import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
+import { mostListed, oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
 import { orderText } from '../domain/commandRules.js';
 import { ledgerAccounts } from '../domain/ledger.js';
@@ -20,7 +20,10 @@ import { approvalOf, executableProposals, nextLines, offersNow } from './showPay
 import { plain, printRows, wrapped } from './table.js';
 import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
 
-/** Lists payouts of all accounts, longest waiting first: stuck ones, the live ones first, unless filters select others. */
+/**
+ * Lists payouts of all accounts, longest waiting first: those that filters select, or else the stuck ones, live
+ * before test, and parked before unanswered.
+ */
 export async function listPayouts(call: Call): Promise<void> {
   const { database, flags, isStuck } = call;
   const { status: named, account } = flags;
@@ -40,7 +43,8 @@ export async function listPayouts(call: Call): Promise<void> {
   const proposals = await executableProposals(database, rows);
   const proposers = new Map(proposals.map(({ subjectId, operator }) => [subjectId, operator]));
   const none = isFiltered ? 'No payout matches.' : 'No payout is stuck.';
-  printRows(call, rows, none, (row) => lineOf(row, proposers.get(row.id)));
+  const most = mostListed;
+  printRows({ ...call, most }, rows, none, (row) => lineOf(row, proposers.get(row.id)));
 }
 
 const unitsMs = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

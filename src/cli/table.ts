@@ -28,16 +28,22 @@ export function printJson(value: unknown): void {
   console.log(JSON.stringify(value, text, 2).replaceAll(unsafe, safe));
 }
 
-/** Prints rows as JSON, or for people as one or more lines each; `none` if there are no rows. */
+/**
+ * Prints rows as JSON, or for people as one or more lines each; `none` if there are no rows. Prints at most `most`,
+ * and says on stderr if there are more.
+ */
 export function printRows<Row>(
-  { isJson }: Pick<Call, 'isJson'>,
+  { isJson, most = Infinity }: Pick<Call, 'isJson'> & { readonly most?: number },
   rows: readonly Row[],
   none: string,
   lineOf: (row: Row) => string,
 ): void {
-  if (isJson) printJson(rows);
+  const printed = rows.slice(0, most);
+  if (isJson) printJson(printed);
   else if (rows.length === 0) console.log(none);
-  else for (const row of rows) console.log(lineOf(row));
+  else for (const row of printed) console.log(lineOf(row));
+  if (printed.length === rows.length) return;
+  console.error(`Only the first ${most.toLocaleString('en')} are listed; there are more.`);
 }
 
 /** Wraps a text into indented lines that fit a terminal. A word longer than a line stays whole. */

@@ -8,8 +8,11 @@ import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 // Lists for operators, across all accounts. The lists of one account are in payoutLists.ts.
 
-/** Maximum number of rows in a list: more than a person reads. */
-const listLimit = 1_000;
+/** Maximum number of rows that a list prints: more than a person reads. */
+export const mostListed = 1_000;
+
+/** Maximum number of rows that a list reads. One more than it prints, which shows that there are more. */
+const mostRead = mostListed + 1;
 
 /** Maximum number of deliveries counted: beyond it the exact number does not matter and is slow to count. */
 const mostCounted = 10_000;
@@ -33,7 +36,8 @@ function matching(sql: Sql, { account, status, olderThanMs }: OperatorFilter) {
 /**
  * Returns payouts that wait for an operator, and those submitted more than a minute ago without a response.
  * The latter are found by their wake time if they have their own workflow, or else by their open batch. Live
- * payouts come first, so that test payouts cannot hide them.
+ * payouts come first, so that test payouts cannot hide them, and among them those that wait for an operator, so
+ * that those without a response cannot hide them.
  */
 export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly PayoutRow[]> {
   const isInDoubt = sql`
@@ -48,7 +52,8 @@ export function stuckPayouts(sql: Sql, filter: OperatorFilter): Promise<readonly
           where batch_id = b.id and wake_at is null and ${isInDoubt}) p
         where b.status = 'processing') p
      where ${matching(sql, filter)}
-     order by mode = 'test', coalesce(attention_at, submit_started_at) limit ${listLimit}`;
+     order by mode = 'test', attention_at is null, coalesce(attention_at, submit_started_at)
+     limit ${mostRead}`;
 }
 
 /** Returns payouts in these statuses, oldest first. Reads account by account, to use the index. */
@@ -62,9 +67,9 @@ export function oldestPayouts(
      cross join unnest(${[...statuses]}::text[]) s (status)
      cross join lateral (select * from payouts
        where account_id = a.id and status = s.status and ${matching(sql, { ...filter, account: undefined })}
-       order by requested_at limit ${listLimit}) p
+       order by requested_at limit ${mostRead}) p
      where ${when(sql, filter.account, (id) => sql`a.id = ${id}`)}
-     order by p.requested_at limit ${listLimit}`;
+     order by p.requested_at limit ${mostRead}`;
 }
 
 export type CallbackRow = {
@@ -112,5 +117,5 @@ export function failingEndpoints(
       from webhook_endpoints w
      where w.deleted_at is null and (${failedLately(sql)} or w.status = 'disabled')
        and ${when(sql, account, (id) => sql`w.account_id = ${id}`)}
-     order by w.failing_since, w.id limit ${listLimit}`;
+     order by w.failing_since, w.id limit ${mostRead}`;
 }

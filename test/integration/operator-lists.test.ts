@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ledgerActivities } from '../../src/activities/ledger.js';
+import { listPayouts } from '../../src/cli/payouts.js';
+import { createRails } from '../../src/rails/registry.js';
+import { QuietRail } from '../fakes/quietRail.js';
+import { silentDeliverer } from '../fakes/silentDeliverer.js';
+import { usualFactRules } from '../fixtures/factRules.js';
+import { called, shown } from '../fixtures/operators.js';
+import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import {
+  createTestAccount,
+  createTestDatabase,
+  type TestDatabase,
+  withoutTriggers,
+} from '../servers/database.js';
+
+// What operators see of a list that is longer than the thousand rows that are printed.
+
+const more = 'Only the first 1,000 are listed; there are more.';
+
+let test: TestDatabase;
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+});
+afterAll(() => test.drop());
+
+/** Runs a list as an operator does. Returns the ids that its lines begin with, and what it says on stderr. */
+async function listed(print: () => Promise<void>) {
+  const error = vi.spyOn(console, 'error').mockReturnValue();
+  try {
+    const lines = (await shown(print)).split('\n');
+    const ids = lines.flatMap((line) => /^[a-z]+_\w+/.exec(line) ?? []);
+    return { ids, hint: error.mock.calls.join('\n') };
+  } finally {
+    error.mockRestore();
+  }
+}
+
+/** A payout that was requested and decided, and not sent yet. */
+async function accepted(): Promise<string> {
+  const { account } = await createTestAccount(test.database);
+  const { id } = await requestPayout(test.database, account.id);
+  const { decidePayouts } = ledgerActivities({
+    database: test.worker,
+    rails: createRails([new QuietRail()]),
+    rateMaximumAgeMs,
+    factRules: usualFactRules,
+    deliverer: silentDeliverer,
+  });
+  await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
+  return id;
+}
+
+describe('a list of more than a thousand', () => {
+  it('payouts begins with the parked ones of each mode, however long others have waited', async () => {
+    const id = await accepted();
+    const list = () => listed(() => listPayouts(called(test, '')));
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`
+        insert into payouts
+        select copy.* from payouts p cross join (values ('live', 'a-bank'), ('test', 'sandbox')) m (name, rail)
+         cross join jsonb_populate_record(p, jsonb_build_object('id', 'po_parked_' || name, 'driver', 'po_' || name,
+           'mode', name, 'rail', m.rail, 'attention_reason', 'outcome_unknown', 'attention_detail', '', 'attention_at', now())) copy
+         where p.id = ${id}`;
+    });
+    expect(await list()).toEqual({ ids: ['po_parked_live', 'po_parked_test'], hint: '' });
+
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`
+        insert into payouts
+        select copy.* from payouts p cross join generate_series(1, 999) n
+         cross join jsonb_populate_record(p, jsonb_build_object('id', 'po_' || n, 'driver', 'po_' || n,
+           'mode', 'live', 'rail', 'a-bank', 'submit_started_at', now() - make_interval(hours => n))) copy
+         where p.id = ${id}`;
+    });
+    const { ids, hint } = await list();
+    expect(ids.slice(0, 2)).toEqual(['po_parked_live', 'po_999']);
+    expect(ids).toHaveLength(1_000);
+    expect(hint).toBe(more);
+  });
+});
