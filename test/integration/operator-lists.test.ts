@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { z } from 'zod';
 import { ledgerActivities } from '../../src/activities/ledger.js';
 import { listPayouts } from '../../src/cli/payouts.js';
+import { reconcile } from '../../src/cli/reconcile.js';
+import { storeStatement } from '../../src/db/statements.js';
 import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
 import { silentDeliverer } from '../fakes/silentDeliverer.js';
@@ -78,5 +81,29 @@ describe('a list of more than a thousand', () => {
     expect(ids.slice(0, 2)).toEqual(['po_parked_live', 'po_999']);
     expect(ids).toHaveLength(1_000);
     expect(hint).toBe(more);
+  });
+
+  it('reconcile counts all breaks, and says that it lists only the oldest', async () => {
+    const date = '2026-11-02';
+    const lines = Array.from({ length: 1_500 }, (_, at) => ({
+      ...{ key: `po_stranger${at}`, bankReference: 'SBX', direction: 'debit' as const },
+      ...{ amountMinor: 1n, currency: 'EUR', bookedAt: `${date}T12:00:00.000Z` },
+    }));
+    await storeStatement(test.worker, { rail: 'sandbox', date, closed: true, lines });
+    const run = async (isJson: boolean) => {
+      const outcomes: boolean[] = [];
+      const text = await shown(async () => {
+        outcomes.push(await reconcile({ ...called(test, ''), isJson }));
+      });
+      expect(outcomes).toEqual([false]);
+      return text;
+    };
+    const text = await run(false);
+    expect(text.match(/^po_stranger\d+ {2}debit no such payout/gm)).toHaveLength(1_000);
+    expect(text).toContain('\nOnly the oldest 1000 of 1500 differences are listed.\n1500 breaks.');
+    const { breaks, breaksTotal } = z
+      .object({ breaks: z.array(z.unknown()), breaksTotal: z.number() })
+      .parse(JSON.parse(await run(true)));
+    expect([breaks.length, breaksTotal]).toEqual([1_000, 1_500]);
   });
 });
