@@ -8,7 +8,7 @@ import {
   newestAccounts,
   setAccountState,
 } from '../db/accounts.js';
-import { isOutage, transaction } from '../db/client.js';
+import { isOutage, mostListed, transaction } from '../db/client.js';
 import { listBalances, postEntries } from '../db/ledger.js';
 import { listActions, recordCommand } from '../db/operatorActions.js';
 import type { AccountState } from '../domain/accountState.js';
@@ -33,9 +33,10 @@ export async function openAccount(call: Call): Promise<void> {
   showKey(key, row);
 }
 
-/** Lists all accounts, newest first, at most a thousand. */
+/** Lists accounts, newest first. */
 export async function listAccounts(call: Call): Promise<void> {
-  printRows(call, await newestAccounts(call.database), 'There are no accounts.', lineOf);
+  const rows = await newestAccounts(call.database);
+  printRows({ ...call, most: mostListed }, rows, 'There are no accounts.', lineOf);
 }
 
 /** Shows an account with its balances and the operator commands on it. */

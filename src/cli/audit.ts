@@ -1,10 +1,8 @@
+import { mostListed } from '../db/client.js';
 import { type AuditRow, listAudit, type OperatorActionRow } from '../db/operatorActions.js';
 import { isDay } from '../domain/day.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, UsageError } from './usage.js';
-
-/** Maximum number of entries printed: more than anybody reads, and read within milliseconds. */
-const mostEntries = 1_000;
 
 /**
  * Lists the audit log, newest first: who ran which command on what, why, with which outcome, and whose
@@ -15,8 +13,8 @@ export async function showAudit(call: Call): Promise<void> {
   if (since !== undefined && !isDay(since))
     throw new UsageError('--since expects a day, such as 2026-11-24.');
   const subject = call.id === '' ? undefined : call.id;
-  const rows = await listAudit(call.database, { subject, operator, since }, mostEntries);
-  printRows(call, rows, 'No entry matches.', (row) => {
+  const rows = await listAudit(call.database, { subject, operator, since });
+  printRows({ ...call, most: mostListed }, rows, 'No entry matches.', (row) => {
     const [command = '', ...others] = actionLines(row, ` ${row.subjectId}`);
     const lines = row.proposer === null ? others : [...others, `proposed by ${row.proposer}`];
     return [wrapped(command, '', '    '), ...lines.map((line) => wrapped(line, '  ', '    '))].join(

@@ -8,7 +8,7 @@ import {
   resumeBatch,
 } from '../db/batches.js';
 import { chunksOf } from '../db/chunks.js';
-import { transaction } from '../db/client.js';
+import { mostListed, transaction } from '../db/client.js';
 import { recordCommand } from '../db/operatorActions.js';
 import { payoutStatuses } from '../domain/payout.js';
 import { attemptsOf } from './showPayout.js';
@@ -17,7 +17,8 @@ import { type Call, existing, requiredId, signatureOf } from './usage.js';
 
 /** Lists the batches that are in progress, oldest first. */
 export async function listBatches(call: Call): Promise<void> {
-  printRows(call, await listOpenBatches(call.database), 'No batch is in progress.', summaryOf);
+  const rows = await listOpenBatches(call.database);
+  printRows({ ...call, most: mostListed }, rows, 'No batch is in progress.', summaryOf);
 }
 
 /** Shows a batch with its counters, the steps in progress and the items that wait for an operator. */

@@ -1,7 +1,8 @@
 import { findAccount } from '../db/accounts.js';
+import { mostListed } from '../db/client.js';
 import { entriesOf } from '../db/ledger.js';
 import { insertRequest } from '../db/operatorActions.js';
-import { mostListed, oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
+import { oldestPayouts, stuckPayouts } from '../db/operatorLists.js';
 import { findPayoutById, type PayoutRow, readPayouts } from '../db/payouts.js';
 import { orderText } from '../domain/commandRules.js';
 import { ledgerAccounts } from '../domain/ledger.js';

@@ -1,6 +1,5 @@
-import { longTransaction } from '../db/client.js';
+import { longTransaction, mostListed } from '../db/client.js';
 import { listBalanceBreaks, listExposures, sumPostings } from '../db/ledger.js';
-import { mostListed } from '../db/operatorLists.js';
 import { listOrphans } from '../db/orphans.js';
 import { countBreaks, lastStatements, listBreaks, movementTotals } from '../db/statements.js';
 import { statedSum } from '../domain/factEffect.js';

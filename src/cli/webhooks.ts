@@ -1,4 +1,5 @@
 import { findAccount } from '../db/accounts.js';
+import { mostListed } from '../db/client.js';
 import { type FailingEndpoint, failingEndpoints } from '../db/operatorLists.js';
 import { printRows, wrapped } from './table.js';
 import { type Call, existing } from './usage.js';
@@ -9,7 +10,8 @@ export async function listWebhooks(call: Call): Promise<void> {
   const { account } = flags;
   if (account !== undefined) existing('account', account, await findAccount(database, account));
   const rows = await failingEndpoints(database, account);
-  printRows(call, rows, 'No endpoint is failing or disabled.', lineOf);
+  const none = 'No endpoint is failing or disabled.';
+  printRows({ ...call, most: mostListed }, rows, none, lineOf);
 }
 
 function lineOf(row: FailingEndpoint): string {

@@ -1,5 +1,5 @@
 import type { AccountState } from '../domain/accountState.js';
-import { byId, onlyRow, type Sql } from './client.js';
+import { byId, mostRead, onlyRow, type Sql } from './client.js';
 import { newId } from './id.js';
 
 /**
@@ -28,9 +28,9 @@ export const insertAccount = (sql: Sql, account: Pick<Account, 'mode' | 'name' |
 
 export const findAccount = byId<Account>('accounts', columns);
 
-/** Returns the newest accounts, at most a thousand, for operators. */
+/** Returns the newest accounts, for operators. */
 export const newestAccounts = (sql: Sql) => sql<Account[]>`
-  select ${columns(sql)} from accounts order by created_at desc limit 1000`;
+  select ${columns(sql)} from accounts order by created_at desc limit ${mostRead}`;
 
 /** Changes the API version of an account. */
 export const setApiVersion = (sql: Sql, id: string, apiVersion: string) =>

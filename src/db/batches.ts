@@ -1,7 +1,7 @@
 import { type BatchMode, type BatchStatus, batchStatuses, chunkCountOf } from '../domain/batch.js';
 import type { PayoutStatus } from '../domain/payout.js';
 import type { Refusal } from '../domain/refusal.js';
-import { byId, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
+import { byId, mostRead, oneOf, ownedIn, type Sql, unnest, when } from './client.js';
 import { orderAndLimit, type Page, type PageResult, pageRows, toPage } from './page.js';
 import type { NewPayout, PayoutRow } from './payouts.js';
 import type { CurrencyRate, CurrencyRates } from './rates.js';
@@ -112,11 +112,11 @@ const columns = (sql: Sql) => sql`
 /** Finds a batch of any account, for workflows and operators. */
 export const findBatchById = byId<BatchRow>('batches', columns);
 
-/** Returns the open batches of all accounts, at most a thousand, for operators. */
+/** Returns the open batches of all accounts, oldest first, for operators. */
 export async function listOpenBatches(sql: Sql): Promise<readonly BatchRow[]> {
   return sql<BatchRow[]>`
     select ${columns(sql)} from batches where status = 'processing'
-     order by created_at limit 1000`;
+     order by created_at limit ${mostRead}`;
 }
 
 /** Finds batches of an account by their IDs. */

@@ -355,6 +355,12 @@ function textOf(row: Row, property: string): string | null {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
+/** Maximum number of rows that a list for operators prints: more than a person reads. */
+export const mostListed = 1_000;
+
+/** Maximum number of rows that a list reads. One more than it prints, which shows that there are more. */
+export const mostRead = mostListed + 1;
+
 /**
  * Returns a condition on an optional filter value, or `true` if there is no value. Each combination of
  * filters is thus a separate statement with its own plan. One plan for all of them would suit none.

@@ -6,7 +6,7 @@ import type {
   OperatorResult,
   Signature,
 } from '../domain/operator.js';
-import { byId, exactlyOne, firstRow, type Sql, when } from './client.js';
+import { byId, exactlyOne, firstRow, mostRead, type Sql, when } from './client.js';
 import { newId } from './id.js';
 
 /** A command with its parameters but without secrets. */
@@ -104,15 +104,13 @@ type AuditFilter = {
   readonly since: string | undefined;
 };
 
-/** Lists entries of the audit log, newest first, at most `limit`. */
-export const listAudit = async (
-  sql: Sql,
-  { subject, operator, since }: AuditFilter,
-  limit: number,
-) => sql<AuditRow[]>`
+/** Lists entries of the audit log, newest first. */
+export const listAudit = async (sql: Sql, { subject, operator, since }: AuditFilter) => sql<
+  AuditRow[]
+>`
   select a.*, p.operator as proposer
     from operator_actions a left join operator_actions p on p.id = a.approves
    where ${when(sql, subject, (id) => sql`${id} in (a.subject_id, a.command ->> 'account')`)}
      and ${when(sql, operator, (name) => sql`a.operator = ${name}`)}
      and ${when(sql, since, (from) => sql`a.created_at >= ${new Date(from)}`)}
-   order by a.created_at desc, a.id desc limit ${limit}`;
+   order by a.created_at desc, a.id desc limit ${mostRead}`;

@@ -1,18 +1,12 @@
 import type { PayoutStatus } from '../domain/payout.js';
 import type { RailReportJson } from '../domain/railReport.js';
-import { type Sql, when } from './client.js';
+import { mostRead, type Sql, when } from './client.js';
 import { type DeliveryRow, deliveriesOfEach } from './deliveryLog.js';
 import { failedLately } from './endpointHealth.js';
 import { isUnapplied, type PayoutRow } from './payouts.js';
 import type { WebhookEndpointRow } from './webhookEndpoints.js';
 
 // Lists for operators, across all accounts. The lists of one account are in payoutLists.ts.
-
-/** Maximum number of rows that a list prints: more than a person reads. */
-export const mostListed = 1_000;
-
-/** Maximum number of rows that a list reads. One more than it prints, which shows that there are more. */
-const mostRead = mostListed + 1;
 
 /** Maximum number of deliveries counted: beyond it the exact number does not matter and is slow to count. */
 const mostCounted = 10_000;

@@ -1,8 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { ledgerActivities } from '../../src/activities/ledger.js';
+import { listAccounts } from '../../src/cli/account.js';
+import { showAudit } from '../../src/cli/audit.js';
+import { listBatches } from '../../src/cli/batches.js';
 import { listPayouts } from '../../src/cli/payouts.js';
 import { reconcile } from '../../src/cli/reconcile.js';
+import { listWebhooks } from '../../src/cli/webhooks.js';
 import { storeStatement } from '../../src/db/statements.js';
 import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
@@ -34,7 +38,8 @@ async function listed(print: () => Promise<void>) {
   try {
     const lines = (await shown(print)).split('\n');
     const ids = lines.flatMap((line) => /^[a-z]+_\w+/.exec(line) ?? []);
-    return { ids, hint: error.mock.calls.join('\n') };
+    const rows = lines.filter((line) => !line.startsWith(' ')).length;
+    return { ids, rows, hint: error.mock.calls.join('\n') };
   } finally {
     error.mockRestore();
   }
@@ -67,7 +72,7 @@ describe('a list of more than a thousand', () => {
            'mode', name, 'rail', m.rail, 'attention_reason', 'outcome_unknown', 'attention_detail', '', 'attention_at', now())) copy
          where p.id = ${id}`;
     });
-    expect(await list()).toEqual({ ids: ['po_parked_live', 'po_parked_test'], hint: '' });
+    expect(await list()).toEqual({ ids: ['po_parked_live', 'po_parked_test'], rows: 2, hint: '' });
 
     await withoutTriggers(test.database, async (sql) => {
       await sql`
@@ -105,5 +110,35 @@ describe('a list of more than a thousand', () => {
       .object({ breaks: z.array(z.unknown()), breaksTotal: z.number() })
       .parse(JSON.parse(await run(true)));
     expect([breaks.length, breaksTotal]).toEqual([1_000, 1_500]);
+  });
+
+  it.each([
+    ['accounts', () => listAccounts(called(test, ''))],
+    ['batches', () => listBatches(called(test, ''))],
+    ['webhook endpoints', () => listWebhooks(called(test, ''))],
+    ['entries of the audit log', () => showAudit(called(test, ''))],
+  ])('%s ends after a thousand, and says that there are more', async (_, print) => {
+    const { account } = await createTestAccount(test.database);
+    const id = account.id;
+    await withoutTriggers(test.database, async (sql) => {
+      await sql`
+        insert into accounts (id, mode, name, api_version)
+        select 'acc_' || n, 'test', 'Account', '2026-06-01' from generate_series(1, 1001) n
+        on conflict do nothing`;
+      await sql`
+        insert into batches (id, account_id, total, open, rates)
+        select 'bat_' || n, ${id}, 1, 1, '[]' from generate_series(1, 1001) n on conflict do nothing`;
+      await sql`
+        insert into webhook_endpoints (id, account_id, url, events, api_version, status)
+        select 'we_' || n, ${id}, 'https://x.example/', '{*}', '2026-06-01', 'disabled'
+          from generate_series(1, 1001) n on conflict do nothing`;
+      await sql`
+        insert into operator_actions (id, subject_id, actor_kind, operator, reason, command, outcome, detail)
+        select 'op_' || n, ${id}, 'operator', 'grace', 'a test', '{"kind": "limits set"}', 'done', ''
+          from generate_series(1, 1001) n on conflict do nothing`;
+    });
+    const { rows, hint } = await listed(print);
+    expect(rows).toBe(1_000);
+    expect(hint).toBe(more);
   });
 });

@@ -291,7 +291,7 @@ describe('the command line', () => {
     const terms = await shown(() => setTerms(called({ database }, 'EUR', flags)));
     expect(terms).toMatch(`EUR for ${account.id}  fee `);
     const filter = { subject: account.id, operator: 'grace', since: undefined };
-    const entries = await listAudit(database, filter, 10);
+    const entries = await listAudit(database, filter);
     expect(entries.map(({ command }) => command)).toEqual([
       { kind: 'terms set', terms, account: account.id },
     ]);
