@@ -100,8 +100,8 @@ export type Route = {
   readonly scope: Scope;
   /** Accepts its list as NDJSON or CSV too, with the other parameters in the query. */
   readonly acceptsLineFormats?: true;
-  /** Minimum number of items to charge before the work. Default: one for a list, none for all others. */
-  readonly weight?: number;
+  /** Returns a list that is not divided into pages and may be long. */
+  readonly isLong?: true;
   readonly handle: (deps: ApiDeps, request: ApiRequest) => Promise<Answer>;
   /** The name of the operation in generated clients. */
   readonly operationId: string;
@@ -157,9 +157,9 @@ export function scopesReaching({ method, scope }: Route): readonly Scope[] {
 /** Whether a route creates payouts, or fixes a price for one. */
 export const sendsMoney = ({ scope }: Pick<Route, 'scope'>) => scope === 'payouts:create';
 
-/** Whether a route returns pages. Its cost depends on the filters that the caller sends. */
-export function isList({ method, params }: Pick<Route, 'method' | 'params'>): boolean {
-  return method === 'get' && params !== undefined && 'limit' in params.shape;
+/** Whether a route returns pages or a long list. Its cost depends on the filters that the caller sends. */
+export function isList({ method, params, isLong }: Route): boolean {
+  return method === 'get' && params !== undefined && (isLong === true || 'limit' in params.shape);
 }
 
 /** Refuses an ID that does not exist or is another account's. A caller must not be able to tell which. */

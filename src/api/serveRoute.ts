@@ -56,24 +56,24 @@ export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Prom
   if ('refusals' in answer) return answerProblem(ctx, answer);
   ctx.status = answer.status;
   ctx.set({ ...locationOf(route, answer), ...answer.headers });
-  const json = await inSlices(encode(render(answer.body, request.version)));
+  const json = await inSlices(encode(answer.body, request.version));
   chargeBytes(deps, ctx, json.length);
   ctx.type = 'json';
   ctx.body = json;
 }
 
 /**
- * Encodes a response as JSON. A page may be a megabyte, so it is encoded object by object into one buffer:
+ * Renders a response in a version, as JSON. A page may be a megabyte, so it is encoded object by object into one buffer:
  * extra copies of pages that clients do not read would fill the memory.
  */
-function* encode(body: JsonObject): Steps<Buffer> {
+function* encode(body: JsonObject, version: ApiVersion): Steps<Buffer> {
   const { data } = body;
-  if (!Array.isArray(data)) return Buffer.from(JSON.stringify(body));
+  if (!Array.isArray(data)) return Buffer.from(JSON.stringify(render(body, version)));
   const empty = JSON.stringify({ ...body, data: [] });
   const start = empty.indexOf('[]') + 1;
   const texts = [empty.slice(0, start)];
   for (const object of data) {
-    texts.push(texts.length === 1 ? '' : ',', JSON.stringify(object));
+    texts.push(texts.length === 1 ? '' : ',', JSON.stringify(render(object, version)));
     yield;
   }
   texts.push(empty.slice(start));
@@ -88,7 +88,8 @@ function* encode(body: JsonObject): Steps<Buffer> {
 
 /** Charges for a request before its body is read. Any weight found later is charged then. */
 export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
-  const minimum = route.weight ?? (isList(route) ? 1 : 0);
+  // How long a list will be, or a compressed or chunked batch is, is not known yet.
+  const minimum = isList(route) || route.acceptsLineFormats === true ? 1 : 0;
   return (ctx, next) => {
     const items = Math.max(minimum, weightOf(ctx.request.length ?? 0));
     const refusal = takeItems(deps, ctx, items);

@@ -44,18 +44,15 @@ export function averageRate(net: string, promised: string): Rate {
 }
 
 function quotient(dividend: Big, divisor: Big): Rate {
-  // Separate constructors, because any module could change `DP` and `RM` of the shared one.
-  const Truncating = Big();
-  Truncating.DP = 40;
-  Truncating.RM = Big.roundDown;
-  const exact = new Truncating(dividend);
-  // The exponent of the truncated quotient determines how many decimals 12 significant digits need. This
-  // way the result is rounded only once.
-  const { e: exponent } = exact.div(divisor);
+  // The exponent of the quotient determines how many decimals 12 significant digits need. It is derived
+  // without dividing, so that the only division computes no more digits than are kept, and rounds once.
+  const about = dividend.e - divisor.e;
+  const exponent = divisor.times(`1e${about}`).gt(dividend) ? about - 1 : about;
+  // A separate constructor, because any module could change `DP` and `RM` of the shared one.
   const Rounding = Big();
   Rounding.DP = Math.max(0, midDigits - 1 - exponent);
   Rounding.RM = Big.roundHalfEven;
-  return new Big(new Rounding(exact).div(divisor));
+  return new Big(new Rounding(dividend).div(divisor));
 }
 
 /**

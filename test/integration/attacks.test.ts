@@ -164,6 +164,17 @@ describe('requests of other customers are not delayed by', () => {
     wasServed('list filters', figures);
   }, 120_000);
 
+  it('the whole tables of rates and corridors', async () => {
+    const { apiKey } = await createTestAccount(data.database);
+    const lanes = (path: string) => flood(25, 5_000, () => ({ path }), apiKey);
+    let taken: readonly Map<number, number>[] = [];
+    const figures = await watch(async () => {
+      taken = await Promise.all([lanes('/v1/rates'), lanes('/v1/corridors')]);
+    });
+    report('tables were answered', taken.map(Object.fromEntries));
+    wasServed('tables', figures, 1_000);
+  }, 120_000);
+
   it('answers that are not read', async () => {
     const sockets: Socket[] = [];
     const { hostname, port } = new URL(api.url);

@@ -59,8 +59,6 @@ export const batchRoutes: readonly Route[] = [
     path: '/v1/batches',
     scope: 'payouts:create',
     acceptsLineFormats: true,
-    // The weight of a compressed or chunked body is unknown before it is read.
-    weight: 1,
     operationId: 'createBatch',
     summary: 'Create a batch of up to 10,000 payouts.',
     params: batchParams,

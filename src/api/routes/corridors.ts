@@ -25,21 +25,32 @@ import {
 import { refuse } from '../../domain/refusal.js';
 import { listRoute } from '../listRoute.js';
 import { type Route, refused, route } from '../route.js';
+import { inSlices, type Steps } from '../slices.js';
 
-/** Returns the corridors an account can use, optionally of one currency. Like balances, they are one page. */
-function corridorsOf(
+/**
+ * Renders each corridor that an account can use, optionally of one currency. Like balances, they are one
+ * page, but there may be more than a thousand, so they are rendered in steps.
+ */
+function* corridorsOf<T>(
   { mode }: Account,
   { terms, openings }: Awaited<ReturnType<typeof currentTerms>>,
   filter: z.infer<typeof corridorListParams>,
-): readonly Corridor[] {
+  objectOf: (corridor: Corridor) => T | undefined,
+): Steps<readonly T[]> {
   const { source_currency: source, destination_currency: destination } = filter;
   const sources = source === undefined ? corridorCurrencies() : [source];
   const destinations = destination === undefined ? corridorCurrencies() : [destination];
-  return sources
-    .flatMap((from) => destinations.map((to) => corridorOf(terms, from, to)))
-    .filter((corridor) => corridor !== undefined)
-    .filter(({ rail }) => rail === railNameOf(mode))
-    .filter(({ source: from, destination: to }) => refuseClosed(openings, from, to) === undefined);
+  const objects: T[] = [];
+  for (const from of sources) {
+    for (const to of destinations) {
+      const corridor = corridorOf(terms, from, to);
+      const isServed = corridor?.rail === railNameOf(mode) && !refuseClosed(openings, from, to);
+      const object = corridor && isServed ? objectOf(corridor) : undefined;
+      if (object !== undefined) objects.push(object);
+      yield;
+    }
+  }
+  return objects;
 }
 
 /** Routes that describe what can be paid, where and on which terms. */
@@ -48,16 +59,15 @@ export const corridorRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/corridors',
     scope: 'read',
-    // A long list costs more of the rate limit than this. The rest is charged once the response is known.
-    weight: 1,
+    isLong: true,
     operationId: 'listCorridors',
     summary: 'List corridors, with their fees, limits and times.',
     params: corridorListParams,
     answers: { 200: 'corridor_list' },
     handle: async ({ database }, { account }, params) => {
       const offer = await currentTerms(database, account.id);
-      const corridors = corridorsOf(account, offer, params);
-      const data = corridors.map((corridor) => corridorObject(corridor, offer.at));
+      const objectOf = (corridor: Corridor) => corridorObject(corridor, offer.at);
+      const data = await inSlices(corridorsOf(account, offer, params, objectOf));
       return { status: 200, body: listObject(data) };
     },
   }),
@@ -65,7 +75,7 @@ export const corridorRoutes: readonly Route[] = [
     method: 'get',
     path: '/v1/rates',
     scope: 'read',
-    weight: 1,
+    isLong: true,
     operationId: 'listRates',
     summary: 'List the current rates of quotes. To hold a rate, create a quote.',
     params: corridorListParams,
@@ -76,12 +86,12 @@ export const corridorRoutes: readonly Route[] = [
         currentRates(database, rateMaximumAgeMs[account.mode]),
         currentTerms(database, account.id),
       ]);
-      const data = corridorsOf(account, offer, params).flatMap((corridor) => {
+      const objectOf = (corridor: Corridor) => {
         const { source, destination } = corridor;
         const mid = midOf(rates, source, destination);
-        if (mid === undefined) return [];
-        return [rateObject(corridor, mid, originOf(rates, source, destination))];
-      });
+        return mid && rateObject(corridor, mid, originOf(rates, source, destination));
+      };
+      const data = await inSlices(corridorsOf(account, offer, params, objectOf));
       return { status: 200, body: listObject(data) };
     },
   }),
