@@ -240,6 +240,14 @@ function whenClosed({ res, req }: Koa.Context): Promise<void> {
   return new Promise((resolve) => res.once('close', () => resolve()));
 }
 
+/** Resolves when the responses to all earlier requests on the connection are sent, or the client disconnects. */
+async function whenNext({ res, req }: Koa.Context): Promise<void> {
+  if (res.socket !== null || req.socket.destroyed) return;
+  await new Promise<void>((resolve) => {
+    res.once('socket', () => resolve()).once('close', () => resolve());
+  });
+}
+
 /**
  * Rest after a failure. A failed list may have cost the most, like a search that hit its time limit, so it
  * rests as long as a search.
@@ -250,11 +258,15 @@ const failureRestMs = 100;
  * Serves at most `places` requests of an account at a time. A request keeps its slot until its response is
  * read and, after expensive work or a failure, until the slot has rested (`Answer.restMs`). The account's
  * limit of requests in flight bounds how many wait.
+ *
+ * Responses leave a connection in the order of its requests. So a request that was pipelined takes a slot only
+ * when those before it are answered: they may still need the slot that it would keep until then.
  */
 export function limitPerAccount(places: number): Koa.Middleware {
   const limit = createKeyedLimit(places);
-  return (ctx, next) =>
-    new Promise<void>((resolve, reject) => {
+  return async (ctx, next) => {
+    await whenNext(ctx);
+    return new Promise<void>((resolve, reject) => {
       limit(holderOf(ctx).account.id, async () => {
         // The client disconnected while its request waited.
         if (ctx.req.socket.destroyed) ctx.throw(400);
@@ -267,6 +279,7 @@ export function limitPerAccount(places: number): Koa.Middleware {
         await Promise.all([whenClosed(ctx), restMs > 0 ? delay(restMs) : undefined]);
       }).catch(reject);
     });
+  };
 }
 
 /** Tells the sender its own address as seen here, but not the addresses that are allowed. */

@@ -185,6 +185,13 @@ describe('a connection', () => {
     wire.destroy();
   });
 
+  it('answers pipelined lists, even behind a request that waits for events', async () => {
+    const wire = await openWire(api.url);
+    wire.write(get('/v1/events?after=0', 'Prefer: wait=1\r\n') + get('/v1/payouts').repeat(3));
+    for (let i = 0; i < 4; i += 1) expect((await wire.answer()).status).toBe(200);
+    wire.destroy();
+  });
+
   it('answers the requests before one that cannot be read', async () => {
     const wire = await openWire(api.url);
     wire.write(`${get('/v1/balances')}${get('/v1/account')}nonsense\r\n\r\n${get('/livez')}`);
