@@ -7,8 +7,8 @@ import { deliveryGroupSize } from './events.js';
 
 /**
  * Maximum number of rows counted per account and status, per mode if parked, per endpoint, or in all groups of
- * first attempts. Keeps the query at milliseconds even if hundreds of thousands of rows wait, other than in paused
- * batches. Ages remain exact, because the oldest rows are read first.
+ * first attempts. Keeps the query at milliseconds even if hundreds of thousands of an account's rows wait, other than
+ * in paused batches. Ages remain exact, because the oldest rows are read first.
  */
 const mostCounted = 10_000;
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Fragment } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -273,6 +274,22 @@ it('a scrape does not wait for a database host that has vanished', async ({ onTe
   isGone = true;
   const refresh = createBacklog(database, absentTemporal(), pino({ level: 'silent' }));
   await refresh();
+});
+
+it('a reading may take longer than a list', async ({ onTestFinished }) => {
+  const limits = { poolSize: 1, statementTimeoutMs: 300 } as const;
+  const lists = connectDatabase({ url: test.urls.api, applicationName: 'test', ...limits });
+  onTestFinished(() => lists.end());
+  const refresh = createBacklog(lists, absentTemporal(), pino({ level: 'silent' }));
+  const name = 'corridor_webhook_endpoints';
+  registry.getSingleMetric(name)?.reset();
+  await transaction(test.database, async (sql) => {
+    // Stands for many payouts: the reading takes twice as long as a list may.
+    await sql`lock table webhook_endpoints in access exclusive mode`;
+    void refresh();
+    await delay(2 * limits.statementTimeoutMs);
+  });
+  await expect.poll(() => registry.getSingleMetricAsString(name)).toContain(`${name}{`);
 });
 
 it('the time of the last reading is known from the start, as an outage may have begun before', async () => {
