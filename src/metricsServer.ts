@@ -1,4 +1,6 @@
 import { createServer, type Server } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import type { Registry } from 'prom-client';
 import { show } from './metrics.js';
 
@@ -6,6 +8,7 @@ type MetricsServer = {
   readonly host: string;
   readonly port: number;
   readonly registry: Registry;
+  /** Made by `watchReadiness`. */
   readonly isReady: () => Promise<boolean>;
   /** Updates the metrics before they are served; never rejects. */
   readonly refresh?: () => Promise<void>;
@@ -34,6 +37,27 @@ export async function serveMetrics(
   });
   const url = await listen(server, options.host, options.port);
   return { url, close: () => server.close() };
+}
+
+/** How long a check of readiness may take: Prometheus waits 10 s for a scrape, and a vanished host never answers. */
+const readinessLimitMs = 3_000;
+
+/**
+ * Makes the check of readiness from one that returns why the process cannot do its work. Its result is also a
+ * metric, and each change is logged with the reason: a process that is not ready gets no requests to log.
+ */
+export function watchReadiness(log: Logger, whyUnready: () => Promise<string | undefined>) {
+  let wasReady = true;
+  return async (): Promise<boolean> => {
+    const late = delay(readinessLimitMs, 'no answer within 3 s', { ref: false });
+    const reason = await Promise.race([whyUnready().catch(String), late]);
+    const isReady = reason === undefined;
+    show('ready', {}, Number(isReady));
+    const change = isReady ? 'ready again' : 'not ready';
+    if (isReady !== wasReady) log.warn({ reason }, `the process is ${change}`);
+    wasReady = isReady;
+    return isReady;
+  };
 }
 
 const openMetricsType = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
@@ -78,7 +102,7 @@ async function answer(path: string, { registry, isReady, refresh, others }: Metr
   if (path === '/metrics') {
     // First, before the slow reads: Prometheus compares it with its own clock at the time of the scrape.
     show('clock_seconds', {}, Date.now() / 1000);
-    await refresh?.();
+    await Promise.all([isReady(), refresh?.()]);
     const own = await registry.metrics();
     return { status: 200, body: own + ((await others?.().catch(() => '')) ?? '') };
   }

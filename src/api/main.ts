@@ -8,7 +8,7 @@ import { isMigrated } from '../db/migrate.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
 import { createLog } from '../log.js';
 import { count, createRegistry, show } from '../metrics.js';
-import { listen, serveMetrics } from '../metricsServer.js';
+import { listen, serveMetrics, watchReadiness } from '../metricsServer.js';
 import { type Running, runProcess, tracingOf } from '../process.js';
 import { createRails } from '../rails/registry.js';
 import { createSandboxCallbacks } from '../rails/sandbox/callback.js';
@@ -80,12 +80,12 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
   const http = createHttpServer(onRequest, log, proxies);
   const url = await listen(http.server, config.API_HOST, config.API_PORT);
   show('rate_age_limit_seconds', {}, config.RATE_MAXIMUM_AGE_HOURS * 3_600);
-  const isUsable = createReadiness(database, keyring);
+  const whyUnusable = createReadiness(database, keyring);
   const metricsServer = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
     registry,
-    isReady: async () => !http.isStopping() && (await isUsable()),
+    isReady: watchReadiness(log, async () => (http.isStopping() ? 'stopping' : whyUnusable())),
     refresh: createBacklog(lists, temporal, log),
   });
   // Only logged: payouts are accepted even so, and decided once Temporal accepts the namespace and key.
@@ -104,13 +104,15 @@ async function startApi(config: ApiConfig, log: Logger): Promise<Running> {
 }
 
 /**
- * Creates the readiness check: the database must be reachable, migrated, and encrypted under master keys that
- * this process has. Temporal is not checked, because payouts are accepted without it.
+ * Creates the readiness check, which returns what is missing: the database must be reachable, migrated, and
+ * encrypted under master keys that this process has. Temporal is not checked, because payouts are accepted without it.
  */
-function createReadiness(database: Database, keyring: Keyring): () => Promise<boolean> {
-  const isUsable = async () =>
-    (await isMigrated(database)) && (await hasMasterKeys(database, keyring));
-  return cached(isUsable, readinessMs);
+function createReadiness(database: Database, keyring: Keyring) {
+  return cached(async () => {
+    if (!(await isMigrated(database))) return 'the schema lacks migrations of this release';
+    const isKnown = await hasMasterKeys(database, keyring);
+    return isKnown ? undefined : 'MASTER_KEY lacks a key that is in use';
+  }, readinessMs);
 }
 
 /** The API process. */

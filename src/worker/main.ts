@@ -14,7 +14,7 @@ import { connectDatabase, type Database } from '../db/client.js';
 import { createKeyring, type Keyring } from '../db/personalData.js';
 import { createLog } from '../log.js';
 import { createRegistry } from '../metrics.js';
-import { freeAddress, serveMetrics } from '../metricsServer.js';
+import { freeAddress, serveMetrics, watchReadiness } from '../metricsServer.js';
 import { type Running, runProcess, tracingOf } from '../process.js';
 import { metered } from '../rails/metered.js';
 import { createRails } from '../rails/registry.js';
@@ -91,9 +91,10 @@ async function startWorker(lane: Lane, config: WorkerConfig, log: Logger): Promi
   const server = await serveMetrics({
     host: config.METRICS_HOST,
     port: config.METRICS_PORT,
-    registry,
-    isReady: async () => workers.every((worker) => worker.getState() === 'RUNNING'),
-    others: temporalMetrics,
+    ...{ registry, others: temporalMetrics },
+    isReady: watchReadiness(log, async () =>
+      workers.map((worker) => worker.getState()).find((state) => state !== 'RUNNING'),
+    ),
   });
   // Single payouts come first if both lanes share a machine. The priority is lowered only after
   // start-up, which would otherwise take a minute while the processors are busy.

@@ -100,13 +100,19 @@ it('without a master key in use, an API is not ready and a worker does not start
   const readinessWith = async (MASTER_KEY: string) => {
     const api = await startApiProcess(system.urls.api, { MASTER_KEY });
     try {
-      return (await fetch(`${api.metricsUrl}/readyz`)).status;
+      const { status } = await fetch(`${api.metricsUrl}/readyz`);
+      const metrics = await (await fetch(`${api.metricsUrl}/metrics`)).text();
+      const gauge = Number(/^corridor_ready\{.*\} (\d)$/m.exec(metrics)?.[1]);
+      const logged = api.lines.map((line) => /"reason":"(.*?)"/.exec(line)?.[1]);
+      return { status, gauge, reasons: logged.filter((reason) => reason !== undefined) };
     } finally {
       await api.part.stop();
     }
   };
-  expect(await readinessWith(`${masterKey} ${next}`)).toBe(200);
-  expect(await readinessWith(masterKey)).toBe(503);
+  const ready = { status: 200, gauge: 1, reasons: [] };
+  expect(await readinessWith(`${masterKey} ${next}`)).toEqual(ready);
+  const reasons = ['MASTER_KEY lacks a key that is in use'];
+  expect(await readinessWith(masterKey)).toEqual({ status: 503, gauge: 0, reasons });
   const env = {
     ...process.env,
     DATABASE_URL: system.urls.worker,
