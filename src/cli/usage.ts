@@ -36,11 +36,12 @@ export type Call = {
   readonly temporalUi?: string | undefined;
 };
 
-/** Returns the value of a mandatory flag. */
+/** Returns the value of a mandatory flag: one plain line, because others may read it in the audit log. */
 export function requiredFlag(flags: Flags, name: string): string {
   const value = flags[name];
-  if (value !== undefined && value.trim() !== '') return value;
-  throw new UsageError(`--${name} is missing.`);
+  if (value === undefined || value.trim() === '') throw new UsageError(`--${name} is missing.`);
+  if (!isPlainLine(value)) throw new UsageError(`--${name} expects ${expectedLine}.`);
+  return value;
 }
 
 /** Returns the ID that a command names. */
@@ -69,11 +70,5 @@ export function futureTime(flags: Flags, name: string): Date {
 
 /** Returns who runs a command and why. The audit log records both if the command changes something. */
 export function signatureOf(call: Pick<Call, 'operatorKey' | 'flags'>): Signature {
-  return { operatorKey: call.operatorKey, reason: reasonOf(call.flags) };
-}
-
-export function reasonOf(flags: Flags): string {
-  const reason = requiredFlag(flags, 'reason');
-  if (isPlainLine(reason)) return reason;
-  throw new UsageError(`--reason expects ${expectedLine}.`);
+  return { operatorKey: call.operatorKey, reason: requiredFlag(call.flags, 'reason') };
 }

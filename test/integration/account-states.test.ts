@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ledgerActivities } from '../../src/activities/ledger.js';
-import { changeState, fundAccount } from '../../src/cli/account.js';
+import { changeState, fundAccount, openAccount } from '../../src/cli/account.js';
 import { changeLimits } from '../../src/cli/limits.js';
 import { findAccount, setAccountState } from '../../src/db/accounts.js';
 import { connectDatabase, transaction } from '../../src/db/client.js';
@@ -14,6 +14,7 @@ import { silentDeliverer } from '../fakes/silentDeliverer.js';
 import { openBatchPayer, rowsOf, untilBatch } from '../fixtures/batchPayer.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
 import { usualFactRules } from '../fixtures/factRules.js';
+import { invisibleLines } from '../fixtures/lines.js';
 import { called, signature } from '../fixtures/operators.js';
 import { openPayer, rowOf } from '../fixtures/payer.js';
 import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
@@ -368,6 +369,16 @@ describe('closing an account', () => {
 });
 
 describe('an account', () => {
+  it.each([...invisibleLines, 'Acme\u200b', 'Acme\u202eHbmG', 'Acme\nGmbH'])(
+    'is not opened with the name %j, which is not displayed as written',
+    async (name) => {
+      await expect(openAccount(called(system, '', { name }))).rejects.toMatchObject({
+        name: 'UsageError',
+        message: expect.stringMatching(/^--name (expects one line of text|is missing)/),
+      });
+    },
+  );
+
   it('is funded with no more than a column holds', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const flags = { account: account.id, currency: 'USD', amount: '92233720368547758.08' };
