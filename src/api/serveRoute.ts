@@ -86,12 +86,20 @@ function* encode(body: JsonObject, version: ApiVersion): Steps<Buffer> {
   return page;
 }
 
-/** Charges for a request before its body is read. Any weight found later is charged then. */
+/**
+ * Charges for a request before its body is read. Any weight found later is charged then. A body that is too
+ * long is refused as such, and not for items that may never be available.
+ */
 export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
   // How long a list will be, or a compressed or chunked batch is, is not known yet.
   const minimum = isList(route) || route.acceptsLineFormats === true ? 1 : 0;
-  return (ctx, next) => {
-    const items = Math.max(minimum, weightOf(ctx.request.length ?? 0));
+  return async (ctx, next) => {
+    const bytes = ctx.request.length ?? 0;
+    if (bytes > bodyLimitOf(ctx.path)) {
+      await delayRefusal(ctx);
+      ctx.throw(413);
+    }
+    const items = Math.max(minimum, weightOf(bytes));
     const refusal = takeItems(deps, ctx, items);
     return refusal === undefined ? next() : answerDelayed(ctx, refusal);
   };
@@ -315,16 +323,20 @@ const maxDelayedAnswers = 1_000;
 let delayedAnswers = 0;
 
 /**
- * Refuses, after a delay, a request that exceeds a limit. Otherwise a client that ignores Retry-After and
+ * Delays the refusal of a request that exceeds a limit. Otherwise a client that ignores Retry-After and
  * sends again at once would keep the process busy with refusals.
  */
+async function delayRefusal(ctx: Koa.Context): Promise<void> {
+  if (delayedAnswers >= maxDelayedAnswers) return;
+  delayedAnswers += 1;
+  const mebibytes = (ctx.request.length ?? 0) / 1024 / 1024;
+  await delay(answerDelayMs + delayMsPerMebibyte * Math.min(mebibytes, maxMebibytes));
+  delayedAnswers -= 1;
+}
+
+/** Refuses a request that exceeds a limit, after a delay. */
 export async function answerDelayed(ctx: Koa.Context, refusal: Refusal): Promise<void> {
-  if (delayedAnswers < maxDelayedAnswers) {
-    delayedAnswers += 1;
-    const mebibytes = (ctx.request.length ?? 0) / 1024 / 1024;
-    await delay(answerDelayMs + delayMsPerMebibyte * Math.min(mebibytes, maxMebibytes));
-    delayedAnswers -= 1;
-  }
+  await delayRefusal(ctx);
   answerProblem(ctx, { refusals: [refusal] });
 }
 

@@ -655,7 +655,7 @@ it('a body that does not match its headers does not delay the next request', asy
     `${line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${account.apiKey}\r\n`;
   const socket = connect(Number(port), hostname);
   socket.write(
-    `${head('POST /v1/quotes')}Content-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: ${junk.length}\r\n\r\n`,
+    `${head('POST /v1/batches')}Content-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: ${junk.length}\r\n\r\n`,
   );
   socket.write(junk);
   const chunks: Buffer[] = [];

@@ -164,6 +164,27 @@ describe('an account', () => {
     expect(performance.now() - startMs).toBeGreaterThan(3_900);
   });
 
+  it.each(['/v1/batches', '/v1/payouts'])(
+    'is told that a body is too large for %s, even if it has no items for it and never will',
+    async (path) => {
+      const { hostname, port } = new URL(system.apiUrl);
+      const wire = await openWire(`http://${hostname}:${port}`);
+      const startMs = performance.now();
+      wire.write(
+        `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: 20000000\r\n\r\n{`,
+      );
+      const answer = await wire.answer();
+      expect(answer.status).toBe(413);
+      expect(JSON.parse(answer.body)).toMatchObject({ code: 'body_too_large' });
+      expect(answer.headers.get('connection')).toBe('close');
+      expect(answer.headers.has('retry-after')).toBe(false);
+      await wire.closed;
+      // What arrived until then costs as much as that of a body which is refused for the quota.
+      expect(performance.now() - startMs).toBeGreaterThan(3_900);
+      expect(itemsLeft(await client('GET /v1/payouts'))).toBe('20999');
+    },
+  );
+
   const zipped = (bytes: Uint8Array) => ({
     raw: { contentType: 'application/json', body: bytes },
     headers: { 'content-encoding': 'gzip' },
