@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
 import { pauseBatch } from '../../src/db/batches.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { findPayoutById } from '../../src/db/payouts.js';
@@ -29,6 +30,7 @@ const parts: readonly PartName[] = ['api', 'worker', 'batch-worker', 'temporal',
 
 let system: Processes;
 let client: ApiClient;
+let accountId: string;
 let payee: string;
 let cluster: string;
 let backup: string;
@@ -53,7 +55,8 @@ beforeAll(async () => {
   });
   cluster = join(system.directory, 'postgres', 'cluster');
   backup = join(system.directory, 'backup');
-  const { apiKey } = await createTestAccount(system.database);
+  const { account, apiKey } = await createTestAccount(system.database);
+  accountId = account.id;
   client = createClient(system.apiUrl, apiKey);
   payee = textOf(await client('POST /v1/beneficiaries', { form: beneficiary }), 'id');
 });
@@ -96,12 +99,40 @@ function untilSettled(id: string): Promise<unknown> {
   });
 }
 
-/** Resumes a batch as an operator does; its workflow processes it at once. */
-async function resume(batchId: string): Promise<void> {
-  const words = ['batches', 'resume', batchId, '--reason', 'a test'];
-  await run(process.execPath, [corridor, ...words], {
-    env: { ...process.env, ...system.operatorEnv },
-  });
+/** Runs a command as an operator does, and returns what it prints. */
+async function operate(...words: readonly string[]): Promise<string> {
+  const env = { ...process.env, ...system.operatorEnv };
+  return (await run(process.execPath, [corridor, ...words], { env })).stdout;
+}
+
+/** Resumes a batch; its workflow processes it at once. */
+const resume = (batchId: string) => operate('batches', 'resume', batchId, '--reason', 'a test');
+
+/** A new key of the account, which will leak. */
+async function createKey() {
+  const words = ['--account', accountId, '--name', 'leaked', '--reason', 'a test'];
+  const shown = await operate('keys', 'create', ...words);
+  const [, key = '', id = ''] = /^API key {2}(\S+)\n +(key_\w+)/.exec(shown) ?? [];
+  const withKey = createClient(system.apiUrl, key);
+  return { id, status: async () => (await withKey('GET /v1/balances')).status };
+}
+
+const audited = z.array(
+  z.looseObject({
+    ...{ createdAt: z.iso.datetime(), subjectId: z.string() },
+    command: z.looseObject({ kind: z.string() }),
+  }),
+);
+
+/** Revokes the keys that were revoked after the moment, according to the list that was saved. */
+async function repeatRevocations(list: string, moment: string): Promise<void> {
+  const later = audited
+    .parse(JSON.parse(list))
+    .filter(({ createdAt: at }) => new Date(at) > new Date(moment))
+    .filter(({ command }) => command.kind === 'keys revoke');
+  expect(later).toHaveLength(1);
+  for (const { subjectId: id } of later)
+    await operate('keys', 'revoke', id, '--reason', 'as before the restore');
 }
 
 /** Waits until all changes so far are in the WAL archive. */
@@ -138,6 +169,7 @@ it('a restore to an earlier moment pays nothing twice, and reports payouts that 
 }, async ({ annotate }) => {
   const before = await pay('Invoice 1');
   await untilSettled(before);
+  const leaked = await createKey();
   // Changes made during the copy are in the archive.
   await copyCluster(system.database, cluster, backup);
   const archived = await pay('Invoice 2');
@@ -159,14 +191,22 @@ it('a restore to an earlier moment pays nothing twice, and reports payouts that 
   await untilSettled(underWay);
   await resume(withheld.batchId);
   await untilSettled(withheld.id);
+  await operate('keys', 'revoke', leaked.id, '--reason', 'it has leaked');
   await untilArchived();
+  const day = new Date(moment).toISOString().slice(0, 10);
+  const list = await operate('audit', '--since', day, '--json');
 
   for (const part of parts) await system.crash(part);
   await restoreTo(moment);
   // Temporal's own data is lost too, as it would not match the older rows anyway.
   await rm(join(system.directory, 'temporal.sqlite'));
   const startedMs = performance.now();
+  await system.start('postgres');
+  const keys = await operate('keys', 'list', '--account', accountId);
+  expect(keys).toMatch(new RegExp(`${leaked.id} .* active\n`));
+  await repeatRevocations(list, moment);
   await system.startAll();
+  expect(await leaked.status()).toBe(401);
   const answer = await client(`GET /v1/payouts/${underWay}`);
   expect(answer.body).toMatchObject({ status: 'processing' });
 

@@ -3,7 +3,8 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { archiveCommand } from '../fixtures/backupSettings.js';
+import { commandOf, flagsOf } from '../../src/cli/help.js';
+import { archiveCommand, backupGuide } from '../fixtures/backupSettings.js';
 
 describe('the archive_command in docs/operations.md', () => {
   let folder: string;
@@ -37,5 +38,46 @@ describe('the archive_command in docs/operations.md', () => {
     writeFileSync(join(folder, 'pg_wal', segment), 'another segment of this name');
     expect(() => archive()).toThrow('Command failed');
     expect(archived()).toBe('the whole segment');
+  });
+});
+
+describe('the restore in docs/operations.md', () => {
+  const [, steps = ''] = backupGuide.split('\nTo restore to a moment');
+  /** The text of the step that begins with these words. */
+  const step = (words: string) =>
+    steps
+      .split(/\n(?=\d\. |\n\S)/)
+      .find((text) => /^\d\. (.*)/.exec(text)?.[1]?.startsWith(words)) ?? '';
+  const commandsIn = (text: string) =>
+    [...text.matchAll(/`corridor ([^`]+)`/g)].map(([, words = '']) => words.split(/\s+/));
+
+  it('uses only commands and flags that exist', () => {
+    expect(commandsIn(steps).length).toBeGreaterThan(10);
+    for (const words of commandsIn(steps)) {
+      const name = commandOf(words) ?? '';
+      expect(name, words.join(' ')).not.toBe('');
+      const flags = words.filter((word) => word.startsWith('--')).map((word) => word.slice(2));
+      for (const flag of flags) expect(flagsOf(name), words.join(' ')).toHaveProperty(flag);
+    }
+  });
+
+  it('keeps the record of what was done after the moment', () => {
+    expect(commandsIn(step('Stop')).map(commandOf)).toEqual(['audit']);
+    expect(step('Rename the data directory')).not.toBe('');
+  });
+
+  it('repeats what protects money and people, before the workers and the API start', () => {
+    const repeated = new Set(commandsIn(step('Start PostgreSQL')).map(commandOf));
+    const protecting = [
+      ...['keys revoke', 'keys roll', 'operators revoke', 'operators roll'],
+      ...['account freeze', 'account close', 'corridors close', 'erase'],
+      ...['limits set', 'limits new-payee', 'terms set', 'rates use', 'rates reject'],
+    ];
+    expect(protecting.filter((name) => !repeated.has(name))).toEqual([]);
+    const starts = ['Start PostgreSQL', 'Start Temporal', 'Start the API'].map(step);
+    expect(starts.map((text) => steps.indexOf(text))).toEqual(
+      starts.map((text) => steps.indexOf(text)).toSorted((a, b) => a - b),
+    );
+    expect(starts).not.toContain('');
   });
 });
