@@ -17,7 +17,15 @@ import { writtenSum } from '../domain/money.js';
 import { currencyOf, sumOf } from './amounts.js';
 import { addKey, showKey } from './keys.js';
 import { printJson, printRows, wrapped } from './table.js';
-import { type Call, existing, requiredFlag, requiredId, signatureOf, UsageError } from './usage.js';
+import {
+  type Call,
+  existing,
+  Refused,
+  requiredFlag,
+  requiredId,
+  signatureOf,
+  UsageError,
+} from './usage.js';
 
 /** Opens an account. Customers apply for accounts and operators open them; the API cannot. */
 export async function openAccount(call: Call): Promise<void> {
@@ -73,7 +81,7 @@ export async function fundAccount(call: Call): Promise<void> {
   const amountMinor = sumOf(flags, 'amount', currency);
   const signature = signatureOf(call);
   const account = existing('account', accountId, await findAccount(database, accountId));
-  if (account.mode !== 'test') throw new UsageError('Only test accounts can be funded this way.');
+  if (account.mode !== 'test') throw new Refused('Only test accounts can be funded this way.');
   const entry = fundEntry(currency, amountMinor);
   await transaction(database, async (sql) => {
     await recordCommand(sql, signature, accountId, { kind: 'account fund', currency, amount });

@@ -67,7 +67,7 @@ export async function rollKey(call: Call): Promise<void> {
   const overlapHours = countOf('overlap', overlap, 'hours', [0, longestOverlapHours]);
   const { key, row, old } = await transaction(database, async (sql) => {
     const rolled = existing('key', id, await findApiKey(sql, id));
-    if (!rolled.isActive) throw new UsageError(`${id} is not active; create a new key.`);
+    if (!rolled.isActive) throw new Refused(`${id} is not active; create a new key.`);
     if (rolled.expiresAt !== null && expires === undefined) {
       throw new UsageError(`${id} has an expiry time: set that of the new key with --expires.`);
     }
@@ -126,7 +126,7 @@ export async function addKey(
   const keyHash = hashOfKey(key);
   const row = await insertApiKey(sql, { ...wanted, accountId, keyHash, lastFour: key.slice(-4) });
   if ((await countActiveKeys(sql, accountId, row.name)) > activeKeysOfName) {
-    throw new UsageError(
+    throw new Refused(
       `${accountId} has ${activeKeysOfName} active keys named ${row.name}: revoke one first. (keys create can use another --name.)`,
     );
   }

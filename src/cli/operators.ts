@@ -9,7 +9,7 @@ import {
 } from '../db/operators.js';
 import { type OperatorRole, operatorRoles } from '../domain/operator.js';
 import { printRows } from './table.js';
-import { type Call, type Flags, requiredFlag, signatureOf, UsageError } from './usage.js';
+import { type Call, type Flags, Refused, requiredFlag, signatureOf, UsageError } from './usage.js';
 
 /** Lists all operators with their roles and the dates of their keys or identities. */
 export async function showOperators(call: Call): Promise<void> {
@@ -32,7 +32,7 @@ export async function addFirstOperator(call: Call): Promise<void> {
   const { reason } = signatureOf(call);
   const key = await transaction(call.database, async (sql) => {
     if ((await countOtherAdmins(sql, name)) < 2) return enrollAdmin(sql, name, reason);
-    throw new UsageError('Two admins already have keys: they can add other operators.');
+    throw new Refused('Two admins already have keys: they can add other operators.');
   }).catch((error: unknown) => {
     if (!hasSqlState(error, '42501')) throw error;
     throw new UsageError('DATABASE_URL expects the login of the owner, as for corridor migrate.');

@@ -379,6 +379,15 @@ describe('an account', () => {
     },
   );
 
+  it('is not funded by hand if it is live', async () => {
+    const { account } = await createTestAccount(system.database, { mode: 'live', funds: {} });
+    const flags = { account: account.id, currency: 'USD', amount: '1.00' };
+    await expect(fundAccount(called(system, '', flags))).rejects.toMatchObject({
+      name: 'Refused',
+      message: 'Only test accounts can be funded this way.',
+    });
+  });
+
   it('is funded with no more than a column holds', async () => {
     const { account } = await createTestAccount(system.database, { funds: {} });
     const flags = { account: account.id, currency: 'USD', amount: '92233720368547758.08' };

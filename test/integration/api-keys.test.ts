@@ -445,11 +445,17 @@ describe('corridor keys', () => {
     // Two keys of this name are active: a third one would soon be forgotten somewhere.
     await expect(
       createKey(called(system, '', { account: accountId, name: 'tested' })),
-    ).rejects.toThrow('2 active keys');
+    ).rejects.toMatchObject({
+      name: 'Refused',
+      message: expect.stringContaining('2 active keys'),
+    });
     await printed(() => createKey(called(system, '', { account: accountId, name: 'another' })));
     await system.database`update api_keys set expires_at = now() where id = ${id}`;
     expect((await ask(apiKey)).status).toBe(401);
-    await expect(roll()).rejects.toThrow('is not active');
+    await expect(roll()).rejects.toMatchObject({
+      name: 'Refused',
+      message: expect.stringContaining('is not active'),
+    });
     await printed(() => createKey(called(system, '', { account: accountId, name: 'tested' })));
   });
 
