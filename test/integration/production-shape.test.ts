@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection, ScheduleNotFoundError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { z } from 'zod';
 import { freePort } from '../../sandbox/stack/ports.js';
 import { startPostgres } from '../../sandbox/stack/postgres.js';
@@ -16,8 +17,10 @@ import { readMasterKeyConfig, readWorkerConfig } from '../../src/config.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { scheduleIds } from '../../src/temporal/schedules.js';
 import { openTlsLine } from '../fakes/tlsLine.js';
+import { archiveCommand, backupGuide } from '../fixtures/backupSettings.js';
 import { makeCertificates } from '../fixtures/certificates.js';
 import { createClient, textOf, untilStatus } from '../fixtures/client.js';
+import { blocksOf } from '../fixtures/fencedBlocks.js';
 import { scrapedServices } from '../fixtures/monitoring.js';
 import { createTestAccount } from '../servers/database.js';
 import { processesOf } from '../servers/processes.js';
@@ -195,6 +198,28 @@ describe('docker-compose.yml', () => {
       for (const port of ports) expect(port, name).toMatch(/^127\.0\.0\.1:/);
       if (isInside) expect(ports, name).toEqual([]);
     }
+  });
+
+  it('archives and backs up with the override file in docs/operations.md', () => {
+    const [text = ''] = blocksOf(backupGuide, 'yaml');
+    const override: unknown = parse(text);
+    expect(schemaErrors(override)).toEqual([]);
+    const changed = z.strictObject({ command: z.array(z.string()), volumes: z.array(z.string()) });
+    const { services } = z
+      .strictObject({ services: z.strictObject({ postgres: changed }) })
+      .parse(override);
+    const { command, volumes } = services.postgres;
+    // Compose adds the volumes of an override to those of the service, but replaces its command.
+    const own = serviceOf('postgres').command;
+    expect(command.slice(0, own.length)).toEqual(own);
+    const [archive, backup] = ['/srv/corridor/archive', '/srv/corridor/backup'];
+    expect(volumes).toEqual([`${archive}:/archive`, `${backup}:/backup`]);
+    expect(backupGuide).toContain(`-o 999 -g 999 ${archive} ${backup}`);
+    expect(serviceOf('postgres').user).toBe('999:999');
+    const settings = ['archive_mode=on', `archive_command=${archiveCommand}`, 'archive_timeout=60'];
+    expect(command.slice(own.length)).toEqual(settings.flatMap((setting) => ['-c', setting]));
+    for (const setting of settings)
+      expect(backupGuide.replaceAll("'", '')).toContain(`\`${setting}\``);
   });
 
   it('requires the rate source to be set', () => {
