@@ -94,6 +94,16 @@ describe.each(runbookEntries)('the runbook "$title"', ({ title, parts }) => {
   });
 });
 
+it('a secret that an operator replaces is readable by the user of its container', () => {
+  const moves = [...read('docs/operations.md').matchAll(/(chmod 444 (\S+) && )?mv -f (\S+) /g)];
+  expect(moves.length).toBeGreaterThan(6);
+  const unreadable = moves.filter(([, , readable, moved]) => readable !== moved);
+  // make-secrets.sh has made this one readable.
+  expect(unreadable.map(([, , , moved]) => moved)).toEqual([
+    'secrets/sandbox_bank_callback_secret',
+  ]);
+});
+
 it('every link within the guide for operators leads to a heading', () => {
   const links = [...read('docs/operations.md').matchAll(/\]\((#[^)]+)\)/g)].map(([, to]) => to);
   expect(links.filter((to) => !runbooks.has(`docs/operations.md${to}`))).toEqual([]);
