@@ -240,6 +240,16 @@ describe('an account', () => {
     expect((await client(`GET /v1/batches/${id}`)).status).toBe(200);
   });
 
+  it('without items can send single payouts, except those with bodies of 800 bytes and more', async () => {
+    limiter.takeItems(accountId, 25_000, 'afterwards');
+    const send = (reserve: string) =>
+      client('POST /v1/payouts', { json: { ...payout, metadata: { a: reserve, b: reserve } } });
+    expect((await send('x'.repeat(320))).status).not.toBe(429);
+    expect((await send('x'.repeat(370))).body).toMatchObject({ code: 'rate_limited' });
+    nowMs += 10_000;
+    expect((await send('x'.repeat(370))).status).not.toBe(429);
+  });
+
   it('uses items for long responses, and has lists refused when none are left', async () => {
     const metadata = Object.fromEntries(
       Array.from({ length: 15 }, (_, i) => [`name_${i}`, 'x'.repeat(500)]),
