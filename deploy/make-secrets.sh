@@ -7,6 +7,12 @@ set -eu
 
 directory=${1:-secrets}
 
+# Before anything is made, so that nobody is left with some of the secrets.
+if [ ! -e "$directory/proxy_certificate" ] && ! command -v openssl >/dev/null; then
+  echo "deploy/make-secrets.sh needs openssl: install it, and run this again." >&2
+  exit 1
+fi
+
 # The directory keeps others on the host out. The files are readable inside of a container by
 # whichever user its process runs as.
 umask 077
@@ -55,7 +61,10 @@ userlist operators
 if [ ! -e "$directory/proxy_certificate" ]; then
   pair=$(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 365 \
     -subj "/CN=localhost" -addext "subjectAltName=DNS:localhost,IP:127.0.0.1" \
-    -keyout - -out - 2>/dev/null)
+    -keyout - -out - 2>/dev/null) || {
+    echo "openssl cannot make a certificate: version 3.0 or newer is needed." >&2
+    exit 1
+  }
 fi
 keep proxy_certificate "${pair:-}"
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -550,6 +550,23 @@ describe('the processes of docker-compose.yml', () => {
     }
     await make();
     expect(read()).toEqual(before);
+  });
+
+  it('have no secret, rather than some of them, where make-secrets.sh finds no openssl', async () => {
+    const secrets = join(place.directory, 'no-secrets');
+    const bin = join(place.directory, 'without-openssl');
+    mkdirSync(bin);
+    for (const tool of ['mkdir', 'chmod', 'od', 'tr', 'head', 'base64', 'date', 'cat'])
+      symlinkSync(`/usr/bin/${tool}`, join(bin, tool));
+    const make = () =>
+      runToEnd('/bin/sh', [join(root, 'deploy/make-secrets.sh'), secrets], { PATH: bin });
+    const needed = 'deploy/make-secrets.sh needs openssl: install it, and run this again.\n';
+    expect(await make()).toEqual({ code: 1, output: '', errors: needed });
+    expect(existsSync(secrets)).toBe(false);
+    // Like an OpenSSL without -noenc.
+    await writeFile(join(bin, 'openssl'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+    const old = 'openssl cannot make a certificate: version 3.0 or newer is needed.\n';
+    expect(await make()).toMatchObject({ code: 1, errors: old });
   });
 
   it('change the callback secret as docs/operations.md says', async () => {
