@@ -168,6 +168,23 @@ describe('the chart', () => {
   );
 
   it.each(renderings)(
+    'gives migrations of full tables the hours that they need, with %s',
+    (name) => {
+      const job = documentsOf(textsOf(name)).find(({ kind }) => kind === 'Job');
+      const { activeDeadlineSeconds } = z
+        .looseObject({ spec: z.looseObject({ activeDeadlineSeconds: z.number() }) })
+        .parse(job).spec;
+      // A step of a backfill and the pause after it take a fifth of a second.
+      const [, steps = ''] = /mostSteps = ([\d_]+)/.exec(textOf('src/db/migrate.ts')) ?? [];
+      expect(Number(steps.replaceAll('_', '')) / 5).toBeLessThan(activeDeadlineSeconds);
+      // Helm's own patience is five minutes.
+      expect(textOf('docs/operations.md')).toContain(
+        `\`--timeout ${activeDeadlineSeconds / 3600}h\``,
+      );
+    },
+  );
+
+  it.each(renderings)(
     'lets processes call pods of the cluster and addresses outside it, with %s',
     (name) => {
       const policies = documentsOf(textsOf(name)).filter(({ kind }) => kind === 'NetworkPolicy');
