@@ -15,6 +15,7 @@ import {
   refuseParam,
   type SentColumns,
   type SentLines,
+  tooManyValues,
 } from './decoded.js';
 import { type Branch, insert, readName } from './formBody.js';
 import type { Steps } from './slices.js';
@@ -58,7 +59,7 @@ export function* decodeCsv(body: Buffer): Steps<Decoding> {
     // Empty cells cost work too, though less: 10,000 rows of 100 cells are within the limit.
     fields += Math.max(1, row.count / 10, values);
     if (fields > maxFields) {
-      problems.push(refuse('body_malformed', { expected: `at most ${maxFields} values` }));
+      problems.push(tooManyValues());
       break;
     }
     lines.push(row.line);

@@ -25,8 +25,9 @@ export type SentColumns = { readonly names: readonly string[]; readonly line: nu
 // A batch of 10,000 payouts with 7 parameters each is 3 MB, or 4 MB with percent-encoded brackets. This
 // leaves room for long references in scripts with 3 bytes per letter.
 export const maxBodyBytes = 8 * 1024 * 1024;
-// 10,000 payouts with 7 parameters and 4 metadata names each, plus one more field for every payout.
-export const maxFields = 120_000;
+// 10,000 payouts with 7 parameters and 17 metadata names each, plus one more field for every payout. With all
+// of them, two batches at once take 80 MB.
+export const maxFields = 250_000;
 // The deepest valid name, payouts[0][metadata][key], has four levels.
 export const maxDepth = 8;
 // A payout has nine parameters and at most 50 metadata names. Each unknown name is compared with the known
@@ -93,6 +94,10 @@ function collect(name: string, value: Decoded | undefined, pairs: (readonly [str
     for (const [index, item] of value.entries()) collect(`${name}[${index}]`, item, pairs);
   else for (const key of Object.keys(value).sort()) collect(`${name}[${key}]`, value[key], pairs);
 }
+
+/** Refuses a body with too many values. It names none of them, because none is at fault. */
+export const tooManyValues = () =>
+  refuse('body_too_large', { expected: `at most ${maxFields.toLocaleString('en')} values` });
 
 /** Whether a value is a list. Array.isArray alone does not narrow a readonly array. */
 export function isList(value: Decoded | undefined): value is readonly Decoded[] {

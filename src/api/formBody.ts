@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
-import { type Refusal, refuse } from '../domain/refusal.js';
+import type { Refusal } from '../domain/refusal.js';
 import {
   type Decoded,
   type DecodedObject,
@@ -12,6 +12,7 @@ import {
   maxNames,
   maxProblems,
   refuseParam,
+  tooManyValues,
 } from './decoded.js';
 import { memberOf } from './paramSchema.js';
 import type { Steps } from './slices.js';
@@ -41,9 +42,7 @@ export function* decodeForm(body: Buffer, params?: z.ZodObject): Steps<Decoding>
   // Read as Latin-1, with one character per byte, so that a byte that is not UTF-8 can be refused together
   // with the name of its parameter.
   const pairs = body.toString('latin1').split('&', maxFields + 1);
-  if (pairs.length > maxFields) {
-    return [refuse('body_malformed', { expected: `at most ${maxFields} parameters` })];
-  }
+  if (pairs.length > maxFields) return [tooManyValues()];
   const root: Branch = { kind: 'object', children: new Map() };
   const problems: Refusal[] = [];
   for (const pair of pairs) {

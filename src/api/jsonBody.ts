@@ -16,11 +16,12 @@ import {
   maxProblems,
   paramName,
   refuseParam,
+  tooManyValues,
 } from './decoded.js';
 import { isOptionalAt } from './paramSchema.js';
 import type { Steps } from './slices.js';
 
-/** Thrown where the text is not JSON. It never leaves this file. */
+/** Thrown where the text is not JSON, or has too many values. It never leaves this file. */
 class Unreadable extends Error {}
 
 /**
@@ -115,8 +116,9 @@ class JsonReader {
       return root;
     } catch (error) {
       if (!(error instanceof Unreadable)) throw error;
-      const expected = `JSON with ${error.message}`;
-      this.problems.push(refuse('body_malformed', { ...place, expected }));
+      const malformed = { ...place, expected: `JSON with ${error.message}` };
+      const isTooLong = this.fields > maxFields;
+      this.problems.push(isTooLong ? tooManyValues() : refuse('body_malformed', malformed));
       return undefined;
     }
   }
@@ -164,7 +166,7 @@ class JsonReader {
 
   private countField(): void {
     this.fields += 1;
-    if (this.fields > maxFields) throw this.unreadable(`at most ${maxFields} values`);
+    if (this.fields > maxFields) throw new Unreadable();
   }
 
   private *readBranch(): Steps<Decoded> {

@@ -6,7 +6,7 @@ import { maximumBatchItems } from '../domain/batch.js';
 import { meaningOf, refusalCodes } from '../domain/refusal.js';
 import { statusReasons } from '../domain/statusReason.js';
 import { retryPausesMs } from '../webhooks/retrySchedule.js';
-import { maxBodyBytes, maxNames } from './decoded.js';
+import { maxBodyBytes, maxFields, maxNames } from './decoded.js';
 
 /**
  * The pages of /docs as HTML, generated from the files in pages/. Codes, versions and limits are filled in
@@ -38,6 +38,7 @@ const values = {
   'default version': defaultApiVersion,
   versions: apiVersions.toReversed().join(' and '),
   'batch items': maximumBatchItems.toLocaleString('en'),
+  'batch values': maxFields.toLocaleString('en'),
   'batch MiB': `${maxBodyBytes / 1024 / 1024}`,
   names: `${maxNames}`,
   'status reasons': [...statusReasons]

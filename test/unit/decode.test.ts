@@ -422,9 +422,9 @@ describe('the caps', () => {
   });
 
   it('refuse too many parameters and too many bytes', () => {
-    expect(refused(form('a&'.repeat(maxFields)))).toEqual(['body_malformed']);
-    expect(refused(json(`{"a":[${'1,'.repeat(maxFields)}1]}`))).toEqual(['body_malformed']);
-    expect(refused(json(`{"a":[${'{},'.repeat(maxFields)}[]]}`))).toEqual(['body_malformed']);
+    expect(refused(form('a&'.repeat(maxFields)))).toEqual(['body_too_large']);
+    expect(refused(json(`{"a":[${'1,'.repeat(maxFields)}1]}`))).toEqual(['body_too_large']);
+    expect(refused(json(`{"a":[${'{},'.repeat(maxFields)}[]]}`))).toEqual(['body_too_large']);
     expect(refused(decodeBody(Buffer.alloc(maxBodyBytes + 1, 97), formType))).toEqual([
       'body_too_large',
     ]);

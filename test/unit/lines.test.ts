@@ -178,18 +178,31 @@ describe('both NDJSON and CSV', () => {
     expect(isUndecoded(csv(`a\n${long}`))).toBe(false);
     expect(refused(csv(`a\n${long}v`))).toEqual(['parameter_invalid payouts[0][a]: Line 2']);
     expect(isUndecoded(csv(`a\n${'1\n'.repeat(maxFields)}`))).toBe(false);
-    expect(csv(`a\n${'1\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
-    expect(csv(`a,b\n${',\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_malformed' }]);
+    expect(csv(`a\n${'1\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_too_large' }]);
+    expect(csv(`a,b\n${',\n'.repeat(maxFields + 1)}`)).toMatchObject([{ code: 'body_too_large' }]);
     // Empty cells count too, ten of them like one value.
     const names = Array.from({ length: 100 }, (_, i) => `n${i}`).join(',');
     const empty = `${','.repeat(99)}\n`;
     expect(isUndecoded(csv(`${names}\n${empty.repeat(maxFields / 10)}`))).toBe(false);
     expect(csv(`${names}\n${empty.repeat(maxFields / 10 + 1)}`)).toMatchObject([
-      { code: 'body_malformed' },
+      { code: 'body_too_large' },
     ]);
     expect(isUndecoded(ndjson('{"a":1}\n'.repeat(maxFields)))).toBe(false);
-    expect(ndjson('{"a":1}\n'.repeat(maxFields + 1))).toMatchObject([{ code: 'body_malformed' }]);
-    expect(ndjson('{}\n'.repeat(maxFields + 9))).toHaveLength(1);
+    expect(ndjson('{"a":1}\n'.repeat(maxFields + 1))).toMatchObject([{ code: 'body_too_large' }]);
+    // No line is at fault, so none is named.
+    const tooMany = { refused: true, code: 'body_too_large', expected: 'at most 250,000 values' };
+    expect(ndjson('{}\n'.repeat(maxFields + 9))).toEqual([tooMany]);
+  });
+
+  it('have room for the longest batch with 17 metadata keys for each payout', () => {
+    const keys = Array.from({ length: 17 }, (_, i) => `key_${i}`);
+    const names = ['beneficiary', 'source_currency', 'destination_currency', 'amount', 'reference'];
+    const columns = [...names, ...keys.map((key) => `metadata[${key}]`)];
+    const row = `${columns.map(() => 'x').join(',')}\n`;
+    expect(isUndecoded(csv(`${columns.join(',')}\n${row.repeat(10_000)}`))).toBe(false);
+    const metadata = Object.fromEntries(keys.map((key) => [key, 'x']));
+    const item = { ...Object.fromEntries(names.map((name) => [name, 'x'])), metadata };
+    expect(isUndecoded(ndjson(`${JSON.stringify(item)}\n`.repeat(10_000)))).toBe(false);
   });
 
   it('withstand bodies made to exhaust the stack, the memory or the CPU', () => {
