@@ -39,6 +39,7 @@ import {
   chargeBytes,
   holdForFeed,
   serve,
+  setVersionHeaders,
   weigh,
 } from './serveRoute.js';
 
@@ -310,6 +311,7 @@ function admit({ database, limiter, proxies }: ApiDeps): Koa.Middleware {
       return answerProblem(ctx, { refusals: [holder], headers });
     }
     ctx.state['holder'] = holder;
+    setVersionHeaders(ctx);
     // The log line names the key, because a key that is used from elsewhere may have leaked.
     if (holder.allowed !== null && !inNetworks(holder.allowed)(address)) {
       return answerProblem(ctx, refused(addressNotAllowed(address)));

@@ -10,6 +10,7 @@ import {
   render,
   versionExpected,
   versionHeaders,
+  versionNamed,
 } from '../contract/versions/index.js';
 import { maximumBatchItems } from '../domain/batch.js';
 import { type Refusal, refuse, shortened } from '../domain/refusal.js';
@@ -154,7 +155,6 @@ async function readRequest(
     const details = { param: 'Corridor-Version', expected: versionExpected, received };
     return refused(refuse('api_version_unknown', details));
   }
-  if (version !== defaultApiVersion) setVersionHeaders(ctx, version);
   const idempotencyKey = readIdempotencyKey(ctx.headers['idempotency-key']?.toString());
   if (typeof idempotencyKey === 'object') return refused(idempotencyKey);
   const decoded = await decode(route, ctx);
@@ -181,10 +181,15 @@ async function readRequest(
   return /^\w{0,64}$/.test(id) ? request : refused(notFound(request));
 }
 
-/** Replaces the headers of the default version, which every response starts with. */
-function setVersionHeaders(ctx: Koa.Context, version: ApiVersion): void {
+/**
+ * Sets the headers of the requested version if there is such a version, and otherwise of the account's. They
+ * replace those of the default version, which every response starts with.
+ */
+export function setVersionHeaders(ctx: Koa.Context): void {
+  const requested = ctx.get('Corridor-Version');
+  const own = versionNamed(holderOf(ctx).account.apiVersion);
   for (const name of Object.keys(versionHeaders(defaultApiVersion))) ctx.remove(name);
-  ctx.set(versionHeaders(version));
+  ctx.set(versionHeaders(isApiVersion(requested) ? requested : own));
 }
 
 /** Maximum size of an ordinary body. With all its metadata percent-encoded, the longest payout is 30 KB. */

@@ -9,7 +9,13 @@ import { createApiKey } from '../../src/db/apiKeys.js';
 import { newId } from '../../src/db/id.js';
 import { insertPayout } from '../../src/db/payouts.js';
 import { eventually } from '../assertions/eventually.js';
-import { type ApiAnswer, type ApiClient, createClient, textOf } from '../fixtures/client.js';
+import {
+  type ApiAnswer,
+  type ApiClient,
+  createClient,
+  type RequestOptions,
+  textOf,
+} from '../fixtures/client.js';
 import { openWire, type Wire } from '../fixtures/wire.js';
 import { addApiKey, createTestAccount } from '../servers/database.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
@@ -55,6 +61,27 @@ describe('an account', () => {
     expect(answer.headers.get('ratelimit-policy')).toBe('"default";q=4;w=2');
     expect(answer.headers.get('ratelimit')).toBe('"default";r=3;t=1');
     expect(answer.headers.has('retry-after')).toBe(false);
+  });
+
+  it('is told the API version even by refusals of requests that were not read', async () => {
+    const { apiKey: newest } = await createTestAccount(system.database, {
+      apiVersion: '2026-11-15',
+    });
+    const send = async (request: string, options: RequestOptions = {}, key = newest) => {
+      const { status, headers } = await createClient(system.apiUrl, key)(request, options);
+      return [status, headers.get('corridor-version')];
+    };
+    const older = { headers: { 'corridor-version': '2026-06-01' } };
+    const unknown = { headers: { 'corridor-version': '2020-01-01' } };
+    const tooLong = { raw: { body: 'x'.repeat(70_000), contentType: 'application/json' } };
+    expect(await send('GET /v1/nothing')).toEqual([404, '2026-11-15']);
+    expect(await send('DELETE /v1/quotes', older)).toEqual([405, '2026-06-01']);
+    expect(await send('POST /v1/quotes', tooLong)).toEqual([413, '2026-11-15']);
+    expect(await send('POST /v1/quotes', unknown)).toEqual([400, '2026-11-15']);
+    expect(await send('GET /v1/account')).toEqual([429, '2026-11-15']);
+    expect(await send('GET /v1/account', older)).toEqual([429, '2026-06-01']);
+    // Whose account it is was not known yet.
+    expect(await send('GET /v1/account', {}, 'sk_wrong')).toEqual([401, '2026-06-01']);
   });
 
   it('is refused with 429 over its limit, and told when to retry', async () => {
