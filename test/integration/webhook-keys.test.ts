@@ -1,11 +1,13 @@
 import { verifyAsync } from '@noble/ed25519';
 import { Webhook } from 'standardwebhooks';
 import { request } from 'undici';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { z } from 'zod';
 import { type Receiver, startReceiver } from '../fakes/receiver.js';
-import { textOf } from '../fixtures/client.js';
+import { createClient, textOf } from '../fixtures/client.js';
 import { openPayer } from '../fixtures/payer.js';
+import { createTestAccount } from '../servers/database.js';
+import { startSecondApi } from '../servers/secondApi.js';
 import { startSystem, type TestSystem } from '../servers/system.js';
 
 let system: TestSystem;
@@ -81,6 +83,27 @@ describe('an endpoint', () => {
     });
     const { body } = await client('GET /v1/webhook_endpoints');
     expect(body['data']).toMatchObject([{ signature: 'v1a' }]);
+  });
+
+  it('cannot have v1a from a service without a key, even later', async () => {
+    const second = await startSecondApi(system, undefined, []);
+    onTestFinished(() => second.close());
+    const { apiKey } = await createTestAccount(system.database);
+    const client = createClient(second.url, apiKey);
+    const form = { url: receiver.url, 'events[]': '*' };
+    const added = await client('POST /v1/webhook_endpoints', { form });
+    const refused = {
+      status: 400,
+      body: {
+        ...{ code: 'parameter_invalid', param: 'signature', received: 'v1a' },
+        expected: 'v1, as this service has no key for v1a',
+      },
+    };
+    const update = `POST /v1/webhook_endpoints/${textOf(added, 'id')}`;
+    expect(await client(update, { form: { signature: 'v1a' } })).toMatchObject(refused);
+    expect((await client(update, { form: { signature: 'v1' } })).status).toBe(200);
+    const another = { form: { ...form, signature: 'v1a' } };
+    expect(await client('POST /v1/webhook_endpoints', another)).toMatchObject(refused);
   });
 });
 

@@ -9,13 +9,14 @@ import { createLimiter } from '../../src/api/rateLimit.js';
 import { connectDatabase } from '../../src/db/client.js';
 import { createRails } from '../../src/rails/registry.js';
 import { keyring as usualKeyring } from '../fixtures/keyring.js';
-import { webhookKeys } from '../fixtures/webhookKeys.js';
+import { webhookKeys as usualWebhookKeys } from '../fixtures/webhookKeys.js';
 import { fingerprintSecret, type TestSystem } from './system.js';
 
 /** Starts a second API with its own server and connections, on the same database. */
 export async function startSecondApi(
   { urls, temporal, decisionLimitMs }: TestSystem,
   keyring = usualKeyring,
+  webhookKeys = usualWebhookKeys,
 ) {
   const log = pino({ level: 'silent' });
   const database = connectDatabase({ url: urls.api, poolSize: 10, applicationName: 'second' });

@@ -72,8 +72,15 @@ const showsSecret = ({ keyring }: ApiDeps, { idempotencyKey: key = '' }: ApiRequ
 /** How a route finds and renders the endpoint that it has changed. */
 const shown = { find: findWebhookEndpoint, render: webhookEndpointObject };
 
-/** Refuses a URL that is not allowed. Returns undefined if the URL is allowed, or if none was sent. */
-function refusedUrl({ webhookPolicy }: ApiDeps, url: string | undefined): Refusal | undefined {
+/** Refuses a URL that is not allowed, and a signature for which the service has no key. */
+function refusedParams(
+  { webhookPolicy, webhookKeys }: ApiDeps,
+  { url, signature }: z.infer<typeof webhookEndpointUpdateParams>,
+): Refusal | undefined {
+  if (signature === 'v1a' && webhookKeys.length === 0) {
+    const expected = 'v1, as this service has no key for v1a';
+    return refuse('parameter_invalid', { param: 'signature', expected, received: signature });
+  }
   const expected = url === undefined ? undefined : expectedOfWebhookUrl(url, webhookPolicy);
   return expected === undefined
     ? undefined
@@ -130,7 +137,7 @@ function updateEndpoint(
   const { account, id } = request;
   const { url, status } = changes;
   return changeWithProof(deps, request, 'url', async (sql, ask, proven) => {
-    const refusal = refusedUrl(deps, url);
+    const refusal = refusedParams(deps, changes);
     if (refusal !== undefined) return refusal;
     const row = await lockWebhookEndpoint(sql, account.id, id);
     if (row === undefined) return notFound(request);
@@ -196,7 +203,7 @@ export const webhookEndpointRoutes: readonly Route[] = [
         status: 201,
         ...showsSecret(deps, request),
         perform: async (sql) => {
-          const refusal = refusedUrl(deps, params.url);
+          const refusal = refusedParams(deps, params);
           if (refusal !== undefined) return refusal;
           if ((await countWebhookEndpoints(sql, accountId)) >= maximumEndpoints) {
             return refuse('limit_reached', { expected: `at most ${maximumEndpoints} endpoints` });
