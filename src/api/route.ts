@@ -242,7 +242,10 @@ function hintOf(sent: unknown, schema: z.core.$ZodType | undefined): string | un
   if (typeof sent === 'string') {
     // An unencoded + in the offset of a time was decoded as a space.
     if (/ \d\d:\d\d$/.test(sent) && takes(sent.replace(' ', '+'))) return plusHint;
-    return sent.length > receivedLength ? `It has ${sent.length} characters.` : undefined;
+    // Code points, as the schemas count: an emoji is one character, but two units of a JavaScript string.
+    return sent.length > receivedLength
+      ? `It has ${Array.from(sent).length} characters.`
+      : undefined;
   }
   if (!(sent instanceof DecodedNumber)) return undefined;
   if (takes(sent.text)) return 'Send it as a string.';

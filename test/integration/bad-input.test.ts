@@ -641,6 +641,13 @@ describe('a request is refused whose', () => {
     },
   );
 
+  it('reference is a character too long, and a character may have two halves', async () => {
+    const payout = { beneficiary: 'bnf_1', source_currency: 'USD', amount: '100' };
+    const json = { ...payout, reference: '\u{1f600}'.repeat(141) };
+    const { refusal } = await refuses('POST /v1/payouts', { json }, invalid('reference'));
+    expect(refusal.detail).toContain('It has 141 characters.');
+  });
+
   it('events are named twice', async () => {
     const json = { url: 'http://127.0.0.1:9/', events: ['payout.sent', 'payout.sent'] };
     await refuses('POST /v1/webhook_endpoints', { json }, invalid('events'));
