@@ -301,10 +301,10 @@ const stackSchema = z.object({
 });
 
 /**
- * A host name without dots is that of a service in the caller's own container network, as in
- * docker-compose.yml: plain http does not leave that network.
+ * Plain http is also accepted with the one name that docker-compose.yml gives the service: there it does not leave
+ * the containers' network. Elsewhere anybody on the network may answer to a name without dots.
  */
-const signInUrl = new RegExp(`${secureUrl.source}|^http://[a-z][a-z0-9-]*(:\\d+)?(/[^\\s?#]*)?$`);
+const signInUrl = new RegExp(`${secureUrl.source}|^http://sign-in(:\\d+)?$`);
 
 /** Settings of `corridor sign-in`: the URL of the sign-in service. */
 const signInCallerSchema = z.object({ CORRIDOR_SIGN_IN_URL: matching(signInUrl, 'an https URL') });

@@ -59,10 +59,10 @@ const source = new Map([
  * - 26: disputes, proposals, redeliveries and cancellations that a review found wrong
  * - 66: cancellations, decisions, rail reports, keys and rate sources that seven hunts found wrong
  * - 86: backlogs, alerts, proposals, cancellations and corridors that six more hunts found wrong
- * - 102: lost submissions, retries, long lists, pipelines, readiness and settings that three hunts found wrong
+ * - 103: lost submissions, retries, long lists, pipelines, readiness and settings that three hunts found wrong
  * Removed since: 626, rules, types and messages that were stated twice.
  */
-const limits = { linesPerFile: 450, linesOfCode: 21_233 };
+const limits = { linesPerFile: 450, linesOfCode: 21_234 };
 const service = new Map([...source].filter(([file]) => !file.startsWith('sandbox/')));
 
 /** Files where a floating-point function is harmless because it touches no money, with the reason. */

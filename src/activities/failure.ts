@@ -17,8 +17,8 @@ const attemptsBeforeBug = 10;
  */
 const failuresBeforeBug = 3;
 
-/** Maximum activities whose failures a worker counts. Beyond it, it begins again: a bug is retried longer. */
-const mostCounted = 10_000;
+/** Maximum activities whose failures a worker counts, some 20 MB. It begins again if more of them fail at once. */
+const mostCounted = 100_000;
 
 /** How often each activity has failed in this worker. */
 const failures = new Map<string, number>();

@@ -26,7 +26,7 @@ export type SentColumns = { readonly names: readonly string[]; readonly line: nu
 // leaves room for long references in scripts with 3 bytes per letter.
 export const maxBodyBytes = 8 * 1024 * 1024;
 // 10,000 payouts with 7 parameters and 17 metadata names each, plus one more field for every payout. With all
-// of them, two batches at once take 80 MB.
+// of them, the two batches of an account that are decoded at once take 80 MB.
 export const maxFields = 250_000;
 // The deepest valid name, payouts[0][metadata][key], has four levels.
 export const maxDepth = 8;

@@ -96,7 +96,7 @@ export function weigh(deps: ApiDeps, route: Route): Koa.Middleware {
   const minimum = isList(route) || route.acceptsLineFormats === true ? 1 : 0;
   return async (ctx, next) => {
     const bytes = ctx.request.length ?? 0;
-    if (bytes > bodyLimitOf(ctx.path)) {
+    if (ctx.method === 'POST' && bytes > bodyLimitOf(ctx.path)) {
       await delayRefusal(ctx);
       ctx.throw(413);
     }

@@ -4,7 +4,7 @@ import { newId } from './id.js';
 
 /**
  * Whether an account's payouts move money. A live one has its own rail (domain/corridor.ts), younger rates
- * (`rateAgesOf` in config.ts) that no test sets (migration 0044), and no `POST /v1/test/fund`. Keys, ids and
+ * (`rateAgesOf` in config.ts), never the figures for tests (migration 0044), and no `POST /v1/test/fund`. Keys, ids and
  * entries belong to one account, so to one mode.
  */
 export type Mode = 'test' | 'live';

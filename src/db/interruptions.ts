@@ -19,13 +19,15 @@ export const lostTimes = (sql: Sql) =>
 
 /**
  * Condition: no submission of payout `p` is recorded, but one may have been lost in an interruption. That of a
- * `sent` one was lost, recorded as an interruption or not: the rail has accepted it. So was that of one on
- * which the rail has reported.
+ * `sent` one was lost, recorded as an interruption or not: the rail has accepted it.
  */
 const mayBeLost = (sql: Sql) =>
   sql`(p.status in ('processing', 'sent') and p.submit_started_at is null)`;
 
-/** When the rail last reported on payout `p`. A submission that is not recorded was made before. */
+/**
+ * When the rail last reported on payout `p`. If no submission is recorded, it was made before that report and lost,
+ * recorded as an interruption or not.
+ */
 const reportedAt = (sql: Sql) =>
   sql`(select max(i.received_at) from rail_inbox i where i.payout_id = p.id)`;
 

@@ -33,7 +33,8 @@ export type SubmitInput = {
  * Records the start of a submission. Must be committed before the rail is called, so that no crash leaves
  * an unrecorded call behind. In a paused or canceled batch, skips payouts not yet submitted and continues
  * those that were (see `beginRepeat`). The rail's time to settle starts at the first recorded submission.
- * Returns retries that must not be sent, but does not record them as sent.
+ * Returns retries that must not be sent, but does not record them as sent. A report on the first payout that is stored
+ * at the same time may be missed, as may one that arrives while the retry is on its way.
  */
 export async function beginSubmission(
   sql: Sql,

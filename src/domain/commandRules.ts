@@ -107,13 +107,15 @@ export const maybeTaken =
  * command line and the Temporal UI offer the other commands; the deciding activity checks this first.
  */
 export function refusalOf(kind: OperatorCommand['kind'], state: CommandState): string | undefined {
-  const { status, attentionReason, isAccepted } = state;
+  const { status, attentionReason, isAccepted, isSubmitted } = state;
   if (attentionReason === null && requiresParkedPayout(kind)) return unneeded(state);
   if (kind === 'approve') return undefined;
   if (kind === 'cancel') {
     if (status === 'canceled') return undefined;
-    const isOfRail =
-      attentionReason === 'outcome_unknown' || hasConflictingReports(attentionReason);
+    // A retry that waits because its first payout may have been paid was never sent itself.
+    const isUnsent = status === 'processing' && !isSubmitted;
+    const isUnknown = attentionReason === 'outcome_unknown' && !isUnsent;
+    const isOfRail = isUnknown || hasConflictingReports(attentionReason);
     if ((status === 'processing' || status === 'pending') && isOfRail) return maybeTaken;
     const isUndecided = status === 'pending' && attentionReason !== null;
     const isOpen = isUndecided || (status === 'processing' && isAccepted);

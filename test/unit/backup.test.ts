@@ -70,7 +70,7 @@ describe('the restore in docs/operations.md', () => {
     const repeated = new Set(commandsIn(step('Start PostgreSQL')).map(commandOf));
     const protecting = [
       ...['keys revoke', 'keys roll', 'operators revoke', 'operators roll'],
-      ...['account freeze', 'account close', 'corridors close', 'erase'],
+      ...['account freeze', 'account close', 'corridors close', 'batches pause', 'erase'],
       ...['limits set', 'limits new-payee', 'terms set', 'rates use', 'rates reject'],
     ];
     expect(protecting.filter((name) => !repeated.has(name))).toEqual([]);

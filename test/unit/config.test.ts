@@ -36,7 +36,6 @@ describe('the address of the sign-in service', () => {
     'http://127.0.0.1:8082',
     'http://localhost:8082',
     'http://sign-in',
-    'http://corridor-sign-in:8082/path',
   ])('may be %s', (url) => {
     expect(read(url)).toBe(url);
   });
@@ -44,6 +43,8 @@ describe('the address of the sign-in service', () => {
   it.each([
     'http://sign-in.example.com:8082',
     'http://sign-in.:8082',
+    'http://corridor:8082',
+    'http://sign-in-2:8082',
     'http://10.0.0.7:8082',
     'http://167772167:8082',
     'http://[::1]:8082',
