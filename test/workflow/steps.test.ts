@@ -202,7 +202,7 @@ it('a cancellation that was checked before the submission began is checked again
       ).toHaveLength(1);
     });
     // Released, it waits for the row, which the submission has written but not committed.
-    await untilWaiting('as age_ms|update payouts');
+    await untilWaiting('lost as materialized|update payouts');
   });
   await Promise.allSettled([canceled]);
   expect(await tracesOf(row)).toEqual(before);
