@@ -27,7 +27,6 @@ const long: readonly string[] = [
   'integration/interleavings-known',
   'unit/arrival',
   'unit/lines',
-  'unit/capacity',
   'unit/decode',
   'e2e/batch-crash',
   'integration/webhook-tarpit',
