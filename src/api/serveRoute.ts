@@ -64,8 +64,8 @@ export async function serve(deps: ApiDeps, route: Route, ctx: Koa.Context): Prom
 }
 
 /**
- * Renders a response in a version, as JSON. A page may be a megabyte, so it is encoded object by object into one buffer:
- * extra copies of pages that clients do not read would fill the memory.
+ * Renders a response in a version, as JSON. A page may be a megabyte, so it is encoded object by object into
+ * one buffer: extra copies of pages that clients do not read would fill the memory.
  */
 function* encode(body: JsonObject, version: ApiVersion): Steps<Buffer> {
   const { data } = body;

@@ -1,14 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
 import { showArrivals } from '../../src/cli/arrivals.js';
 import { connectDatabase, type Database, transaction } from '../../src/db/client.js';
 import { estimatedArrival } from '../../src/domain/arrival.js';
-import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { called } from '../fixtures/operators.js';
-import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
 import { createTestAccount, createTestDatabase, type TestDatabase } from '../servers/database.js';
 
 const minuteMs = 60_000;
@@ -28,13 +25,7 @@ describe('corridor arrivals', () => {
     expect(await arrivals()).toEqual([]);
     const { account } = await createTestAccount(test.database);
     ({ id: model } = await requestPayout(test.database, account.id));
-    const { decidePayouts } = ledgerActivities({
-      database: test.worker,
-      rails: createRails([new QuietRail()]),
-      rateMaximumAgeMs,
-      factRules: usualFactRules,
-      deliverer: silentDeliverer,
-    });
+    const { decidePayouts } = payoutActivities(test.worker, new QuietRail());
     await decidePayouts({ driver: model, ids: [model], workflowAgeMs: 0 });
   });
   afterAll(async () => {

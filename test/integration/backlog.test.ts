@@ -3,7 +3,6 @@ import { pino } from 'pino';
 import type { Fragment } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { countMoves } from '../../src/activities/countMoves.js';
-import { ledgerActivities } from '../../src/activities/ledger.js';
 import { createBacklog } from '../../src/api/backlog.js';
 import { readBacklog } from '../../src/db/backlog.js';
 import { connectDatabase, transaction } from '../../src/db/client.js';
@@ -15,16 +14,14 @@ import { parkPayouts } from '../../src/db/payouts.js';
 import { areStatementsRecent, storeStatement } from '../../src/db/statements.js';
 import { insertWebhookEndpoint } from '../../src/db/webhookEndpoints.js';
 import { type BacklogSample, createRegistry } from '../../src/metrics.js';
-import { createRails } from '../../src/rails/registry.js';
 import { createWebhookSecret } from '../../src/webhooks/signature.js';
 import { openLine } from '../fakes/line.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { absentTemporal } from '../fixtures/interleaving.js';
 import { keyring } from '../fixtures/keyring.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
 import { requestBatch } from '../fixtures/requestBatch.js';
-import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
 import { makeDue, recordEvents } from '../fixtures/webhookEvents.js';
 import {
   createTestAccount,
@@ -56,13 +53,7 @@ async function shown(
 /** A payout that was requested and decided. */
 async function accepted(accountId: string): Promise<string> {
   const { id } = await requestPayout(test.database, accountId);
-  const { decidePayouts } = ledgerActivities({
-    database: test.worker,
-    rails: createRails([new QuietRail()]),
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  });
+  const { decidePayouts } = payoutActivities(test.worker, new QuietRail());
   await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   return id;
 }

@@ -1,15 +1,12 @@
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { ledgerActivities } from '../../src/activities/ledger.js';
 import { showExposure } from '../../src/cli/exposure.js';
 import { exactlyOne } from '../../src/db/client.js';
 import { storeRates } from '../../src/db/rates.js';
-import { createRails } from '../../src/rails/registry.js';
 import { referenceSource } from '../../src/rates/reference.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { called } from '../fixtures/operators.js';
-import { payoutOf, rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { payoutOf, requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -42,13 +39,7 @@ async function exposure(): Promise<readonly (readonly string[])[]> {
 /** A payout of 1,250.00 USD after its decision. */
 async function accepted(accountId: string) {
   const { id } = await requestPayout(test.database, accountId);
-  const { decidePayouts } = ledgerActivities({
-    database: test.worker,
-    rails: createRails([new QuietRail()]),
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  });
+  const { decidePayouts } = payoutActivities(test.worker, new QuietRail());
   await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   return payoutOf(test.database, accountId, id);
 }

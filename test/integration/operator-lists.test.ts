@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import { ledgerActivities } from '../../src/activities/ledger.js';
 import { listAccounts } from '../../src/cli/account.js';
 import { showAudit } from '../../src/cli/audit.js';
 import { listBatches } from '../../src/cli/batches.js';
@@ -8,12 +7,10 @@ import { listPayouts } from '../../src/cli/payouts.js';
 import { reconcile } from '../../src/cli/reconcile.js';
 import { listWebhooks } from '../../src/cli/webhooks.js';
 import { storeStatement } from '../../src/db/statements.js';
-import { createRails } from '../../src/rails/registry.js';
 import { QuietRail } from '../fakes/quietRail.js';
-import { silentDeliverer } from '../fakes/silentDeliverer.js';
-import { usualFactRules } from '../fixtures/factRules.js';
 import { called, shown } from '../fixtures/operators.js';
-import { rateMaximumAgeMs, requestPayout } from '../fixtures/requestPayout.js';
+import { payoutActivities } from '../fixtures/payoutActivities.js';
+import { requestPayout } from '../fixtures/requestPayout.js';
 import {
   createTestAccount,
   createTestDatabase,
@@ -49,13 +46,7 @@ async function listed(print: () => Promise<void>) {
 async function accepted(): Promise<string> {
   const { account } = await createTestAccount(test.database);
   const { id } = await requestPayout(test.database, account.id);
-  const { decidePayouts } = ledgerActivities({
-    database: test.worker,
-    rails: createRails([new QuietRail()]),
-    rateMaximumAgeMs,
-    factRules: usualFactRules,
-    deliverer: silentDeliverer,
-  });
+  const { decidePayouts } = payoutActivities(test.worker, new QuietRail());
   await decidePayouts({ driver: id, ids: [id], workflowAgeMs: 0 });
   return id;
 }

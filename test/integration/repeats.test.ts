@@ -68,40 +68,37 @@ it.each(['before', 'after'] as const)(
   },
 );
 
-it('a retry is not sent once the bank reports that it paid the first payout', async () => {
-  const rail = new RejectingRail();
+/** A payout that the rail has rejected, and a retry of it that was accepted and not sent yet. */
+async function acceptedRetry(rail: Rail) {
   const activities = payoutActivities(test.worker, rail);
   const { account } = await createTestAccount(test.database);
-  const first = await requestPayout(test.database, account.id);
+  const { id: firstId } = await requestPayout(test.database, account.id);
   const of = (id: string) => ({ driver: id, ids: [id] });
-  await activities.decidePayouts({ ...of(first.id), workflowAgeMs: 0 });
-  await attempt(() => activities.submitPayouts(of(first.id)));
-  const failed = await payoutOf(test.database, account.id, first.id);
-  expect(failed.status).toBe('failed');
+  await activities.decidePayouts({ ...of(firstId), workflowAgeMs: 0 });
+  await attempt(() => activities.submitPayouts(of(firstId)));
+  const first = await payoutOf(test.database, account.id, firstId);
+  expect(first.status).toBe('failed');
+  const { beneficiaryId } = first;
   const id = newId('payout');
-  await insertPayout(
-    test.database,
-    {
-      ...livePayout,
-      id,
-      accountId: account.id,
-      driver: id,
-      beneficiaryId: failed.beneficiaryId,
-      amount: 5_000n,
-    },
-    first.id,
-  );
+  const retry = { ...livePayout, id, accountId: account.id, driver: id, beneficiaryId };
+  await insertPayout(test.database, { ...retry, amount: 5_000n }, firstId);
   await activities.decidePayouts({ ...of(id), workflowAgeMs: 0 });
+  const settled = {
+    kind: 'settled',
+    amountMinor: first.receiveMinor ?? 0n,
+    currency: 'EUR',
+  } as const;
+  return { activities, account, first, id, of, settled };
+}
+
+it('a retry is not sent once the bank reports that it paid the first payout', async () => {
+  const rail = new RejectingRail();
+  const { activities, account, first, id, of, settled: report } = await acceptedRetry(rail);
   // The bank is down for hours, ...
   rail.isAway = true;
   rail.rejects = false;
   await attempt(() => activities.submitPayouts(of(id))).catch(String);
   // ... and then reports that it has paid the first payout after all.
-  const report = {
-    kind: 'settled',
-    amountMinor: failed.receiveMinor ?? 0n,
-    currency: 'EUR',
-  } as const;
   await storeRailEvents(test.database, 'sandbox', [{ id: `l:${id}`, key: first.id, report }]);
   await activities.applyRailEvents(of(first.id));
   expect(await payoutOf(test.database, account.id, first.id)).toMatchObject({
@@ -117,19 +114,8 @@ describe('a retry of a payout that may have been paid since it was accepted', ()
   let retry: PayoutRow;
 
   beforeAll(async () => {
-    const activities = payoutActivities(test.worker, rail);
-    const { account } = await createTestAccount(test.database);
-    const first = await requestPayout(test.database, account.id);
-    const of = (id: string) => ({ driver: id, ids: [id] });
-    await activities.decidePayouts({ ...of(first.id), workflowAgeMs: 0 });
-    await attempt(() => activities.submitPayouts(of(first.id)));
-    const { beneficiaryId, receiveMinor } = await payoutOf(test.database, account.id, first.id);
-    const id = newId('payout');
-    const next = { ...livePayout, id, accountId: account.id, driver: id, amount: 5_000n };
-    await insertPayout(test.database, { ...next, beneficiaryId }, first.id);
-    await activities.decidePayouts({ ...of(id), workflowAgeMs: 0 });
+    const { activities, account, first, id, of, settled: report } = await acceptedRetry(rail);
     // Before the retry is sent, the bank reports that it paid the first one after all.
-    const report = { kind: 'settled', amountMinor: receiveMinor ?? 0n, currency: 'EUR' } as const;
     await storeRailEvents(test.database, 'sandbox', [{ id: `l:${id}`, key: first.id, report }]);
     rail.rejects = false;
     await attempt(() => activities.submitPayouts(of(id)));
